@@ -1,0 +1,177 @@
+"""Minibatches: one endless stream of rows per chain, and the sources that turn row numbers into tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sklearn_sgmcmc._typing import Rows
+from sklearn_sgmcmc.network import with_constant
+
+
+class Batch(NamedTuple):
+    """The rows of one step: x (C, n, d + 1) with a constant last column, target (C, n, columns), weight (C, n)."""
+
+    x: Rows
+    target: Rows
+    weight: torch.Tensor
+
+
+class RowSource(Protocol):
+    """All training rows of a run. The row sets of several fits lie one behind the other."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+
+    def take(self, index: torch.Tensor) -> Batch:
+        """Return the rows with numbers ``index`` (C, n)."""
+
+
+class DenseRows:
+    """Rows scaled and cast beforehand; inputs, constant, targets and weights lie side by side and are gathered at once."""
+
+    def __init__(self, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> None:
+        self.n_columns = x.shape[1] + 1
+        self.table = torch.cat([with_constant(x), target, weight[:, None]], dim=1)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.table)
+
+    def take(self, index: torch.Tensor) -> Batch:
+        """Return the rows with numbers ``index`` (C, n)."""
+        rows = self.table.index_select(0, index.flatten()).unflatten(0, index.shape)
+        return Batch(rows[..., : self.n_columns], rows[..., self.n_columns : -1], rows[..., -1])
+
+
+class Scaling(NamedTuple):
+    """Column means and scales (d,) in float64."""
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    def apply(self, x: NDArray[Any], dtype: np.dtype[Any] | type) -> NDArray[Any]:
+        """Return (x - mean) / scale, formed in float64 and then cast."""
+        return np.asarray((x.astype(np.float64) - self.mean) / self.scale).astype(dtype)
+
+
+class LazyRows:
+    """Rows of a sparse matrix, or of an array too large to copy: gathered, scaled and cast batch by batch.
+
+    The numbers are those of ``DenseRows``: the mean is subtracted after a batch is made dense.
+    """
+
+    def __init__(self, x: Any, scaling: Scaling, target: torch.Tensor, weight: torch.Tensor) -> None:
+        self.x = x
+        self.scaling = scaling
+        self.target = target
+        self.weight = weight
+        self.dtype = np.float64 if target.dtype == torch.float64 else np.float32
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.x.shape[0])
+
+    def take(self, index: torch.Tensor) -> Batch:
+        """Return the rows with numbers ``index`` (C, n)."""
+        x = self.scaling.apply(dense_rows(self.x, index.flatten().cpu().numpy()), self.dtype)
+        tensor = torch.from_numpy(x).to(self.target.device).unflatten(0, index.shape)
+        return Batch(with_constant(tensor), self.target[index], self.weight[index])
+
+
+def dense_rows(x: Any, rows: NDArray[np.int64] | slice) -> NDArray[Any]:
+    """Return rows of an array or a CSR matrix as a dense array in row order."""
+    chosen = x[rows]
+    return np.ascontiguousarray(chosen.toarray() if hasattr(chosen, "toarray") else chosen)
+
+
+class RowSet(NamedTuple):
+    """The rows of one chain: ``size`` of them from ``start`` on."""
+
+    start: int
+    size: int
+
+
+class Batches:
+    """An endless stream of minibatches of constant size, one row set and one generator per chain.
+
+    ``independent=False`` walks through one random permutation of a chain's rows after another, without a gap between them.
+    ``independent=True`` draws every row of every batch independently with replacement, as corrections for gradient noise need.
+    If the batch is as large as every row set, all rows come in their own order and no random number is used.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        row_sets: Sequence[RowSet],
+        batch_size: int,
+        generators: Sequence[torch.Generator],
+        *,
+        independent: bool = False,
+    ) -> None:
+        self.source = source
+        self.row_sets = row_sets
+        self.batch_size = batch_size
+        self.generators = generators
+        self.independent = independent
+        self.device = generators[0].device
+        self.left = [torch.empty(0, dtype=torch.int64, device=self.device) for _ in row_sets]
+        self.queue = torch.empty(len(row_sets), 0, dtype=torch.int64, device=self.device)
+        self.position = 0
+        self.whole = self._whole() if all(rows.size <= batch_size for rows in row_sets) and not independent else None
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Batch:
+        """Return the next minibatch of every chain."""
+        if self.whole is not None:
+            return self.whole
+        if self.position == self.queue.shape[1]:
+            self._refill()
+        index = self.queue[:, self.position : self.position + self.batch_size]
+        self.position += self.batch_size
+        return self.source.take(index)
+
+    def _whole(self) -> Batch:
+        """Return all rows; chains with the same rows share their memory."""
+        distinct = set(self.row_sets)
+        if len({rows.size for rows in distinct}) > 1:
+            raise ValueError("Chains at full batch must have the same number of rows: group them by size.")
+        if len(distinct) > 1:
+            return self.source.take(torch.stack([self._all_rows(rows) for rows in self.row_sets]))
+        one = self.source.take(self._all_rows(self.row_sets[0])[None])
+        n_chains = len(self.row_sets)
+        return Batch(*(tensor.expand(n_chains, *tensor.shape[1:]) for tensor in one))
+
+    def _all_rows(self, rows: RowSet) -> torch.Tensor:
+        return torch.arange(rows.start, rows.start + rows.size, device=self.device)
+
+    def _refill(self) -> None:
+        """Queue the row numbers of the next steps: at least 64 of them, and at least an epoch's."""
+        n_steps = max(64, max(rows.size for rows in self.row_sets) // self.batch_size)
+        length = n_steps * self.batch_size
+        queue = []
+        for chain, (rows, generator) in enumerate(zip(self.row_sets, self.generators, strict=True)):
+            stream = self._stream(self.left[chain], rows, generator, length)
+            queue.append(stream[:length])
+            self.left[chain] = stream[length:]
+        self.queue = torch.stack(queue)
+        self.position = 0
+
+    def _stream(self, left: torch.Tensor, rows: RowSet, generator: torch.Generator, length: int) -> torch.Tensor:
+        """Return at least ``length`` row numbers of one chain, starting with those ``left`` over."""
+        if self.independent:
+            return torch.randint(rows.size, (length,), generator=generator, device=self.device) + rows.start
+        n_permutations = -(-(length - len(left)) // rows.size)
+        permutations = [
+            torch.randperm(rows.size, generator=generator, device=self.device) + rows.start for _ in range(n_permutations)
+        ]
+        return torch.cat([left, *permutations])

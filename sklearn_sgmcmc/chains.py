@@ -1,0 +1,80 @@
+"""From a posterior and its rows to draws: chains are split into random-number blocks, run where there are workers, and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed, effective_n_jobs
+
+from sklearn_sgmcmc.batches import Batches, RowSet, RowSource
+from sklearn_sgmcmc.engine import RunResult, Stage, run
+from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
+from sklearn_sgmcmc.threads import one_thread
+
+
+@dataclass(frozen=True)
+class ChainJob:
+    """All that it takes to run some of the chains of a fit.
+
+    initial_scale : (P,) standard deviations of the initial parameters.
+    independent : whether batches are drawn independently instead of by reshuffling.
+    entropy : integers from which all random streams are derived.
+    """
+
+    stages: tuple[Stage, ...]
+    source: RowSource
+    row_set: RowSet
+    batch_size: int
+    independent: bool
+    initial_scale: torch.Tensor
+    n_chains: int
+    entropy: tuple[int, ...]
+    device: torch.device
+    dtype: torch.dtype
+    verbose: int
+
+
+def sample_chains(job: ChainJob, n_jobs: int | None) -> RunResult:
+    """Run all chains of a job, on up to ``n_jobs`` workers; the result does not depend on their number."""
+    n_blocks = -(-job.n_chains // BLOCK)
+    n_workers = min(effective_n_jobs(n_jobs), n_blocks)
+    groups = [group.tolist() for group in np.array_split(np.arange(n_blocks), n_workers)]
+    if n_workers == 1:
+        return _run_blocks(job, groups[0])
+    results = Parallel(n_jobs=n_workers)(delayed(_run_blocks)(job, group) for group in groups)
+    return _join(results)
+
+
+def _run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:
+    """Run the chains of the given random-number blocks as one batch."""
+    chains = range(blocks[0] * BLOCK, min((blocks[-1] + 1) * BLOCK, job.n_chains))
+    noise = BlockNoise(noise_generators(job.entropy, blocks, job.device))
+    batches = Batches(
+        job.source,
+        [job.row_set] * len(chains),
+        job.batch_size,
+        row_generators(job.entropy, chains, job.device),
+        independent=job.independent,
+    )
+    scale = job.initial_scale.to(device=job.device, dtype=job.dtype)
+    theta = noise(torch.empty(len(chains), len(scale), dtype=job.dtype, device=job.device)) * scale
+    with one_thread():
+        return run(job.stages, theta, batches, noise, verbose=job.verbose)
+
+
+def _join(results: Sequence[RunResult]) -> RunResult:
+    """Put the chains of several runs side by side; a run that ended early has a shorter curve."""
+    longest = max(len(result.potential_curve) for result in results)
+    curves = []
+    for result in results:
+        missing = longest - len(result.potential_curve)
+        curves.append(torch.nn.functional.pad(result.potential_curve, (0, 0, 0, missing), value=torch.nan))
+    return RunResult(
+        torch.cat([result.draws for result in results], dim=1),
+        torch.cat(curves, dim=1),
+        torch.cat([result.diverged_at for result in results]),
+        torch.cat([result.step_size for result in results]),
+    )

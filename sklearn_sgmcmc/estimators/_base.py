@@ -1,0 +1,295 @@
+"""What both estimators share: parameters, ``fit`` and the stored posterior."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sklearn_sgmcmc.batches import RowSet, RowSource, Scaling, dense_rows
+from sklearn_sgmcmc.chains import ChainJob, sample_chains
+from sklearn_sgmcmc.engine import RunResult, Stage
+from sklearn_sgmcmc.estimators._checks import check_integer
+from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows
+from sklearn_sgmcmc.estimators._settings import Settings, resolve
+from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise, HomoscedasticNoise, Likelihood
+from sklearn_sgmcmc.network import MLP
+from sklearn_sgmcmc.posterior import Posterior
+from sklearn_sgmcmc.predictive import Ensemble, Statistic, row_chunks
+from sklearn_sgmcmc.priors import Prior
+from sklearn_sgmcmc.samplers._base import Sampler
+from sklearn_sgmcmc.schedules import Schedule, Timeline
+
+HOT = 10.0
+"""A chain whose mean potential lies above its start by more than this times tau P has diverged: 20 times too hot."""
+
+
+@dataclass(eq=False, repr=False)
+class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Shared base; the parameters are described in the two estimators."""
+
+    hidden_layer_sizes: int | Sequence[int] = (50,)
+    _: KW_ONLY
+    activation: str = "relu"
+    sampler: str | Sampler = "sghmc"
+    bias_factor: float | None = None
+    temperature: float | None = None
+    learning_rate: float | None = None
+    schedule: str | Schedule = "constant"
+    max_iter: int | None = None
+    burn_in: float = 0.5
+    n_draws: int = 50
+    n_chains: int = 4
+    batch_size: int | str = "auto"
+    prior: str | Prior = "normal"
+    prior_scale: float | None = None
+    standardize: bool = True
+    n_jobs: int | None = None
+    device: str | torch.device = "auto"
+    dtype: str = "float32"
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Sample the posterior of the network's weights given training rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            Training inputs; finite.
+        y : array of shape (n_rows,) or, for a regressor, (n_rows, n_outputs)
+            Targets.
+        sample_weight : array of shape (n_rows,), optional
+            Counts: a row of weight k stands for k rows. Not negative, not all zero.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input lies outside its domain, or if every chain diverges.
+        """
+        settings = resolve(self)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True, y_numeric=self._y_numeric
+        )
+        target = self._encode(y)
+        weight = self._weights(X, y, sample_weight)
+        rows = training_rows(X, target, weight, settings.batch_size)
+        self._x_scaling = column_scaling(rows.x, rows.weight, enabled=self.standardize)
+        scaled_target, likelihood = self._observe(rows)
+        network = MLP((X.shape[1], *settings.hidden, likelihood.n_outputs), settings.activation)
+        posterior = Posterior(network, likelihood, settings.prior, float(len(rows.weight)), rows.n_data)
+        source = rows.source(self._x_scaling, scaled_target, settings.dtype, settings.device)
+        job = self._job(settings, rows, posterior, source)
+        result = sample_chains(job, self.n_jobs)
+        self._store(settings, rows, posterior, job, result)
+        return self
+
+    # --- what a subclass says about its targets ---------------------------------------------------------------------------
+
+    _y_numeric = False
+
+    def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the targets as columns (n, k), unscaled, and remember how to go back."""
+        raise NotImplementedError
+
+    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
+        """Return the targets as they are sampled, and the observation model."""
+        raise NotImplementedError
+
+    # --- from parameters to a run ------------------------------------------------------------------------------------------
+
+    def _weights(self, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> NDArray[np.float64]:
+        """Return one weight per row, (n,) float64."""
+        if sample_weight is None:
+            return np.ones(X.shape[0])
+        if isinstance(sample_weight, numbers.Real):
+            sample_weight = np.full(X.shape[0], sample_weight)
+        weight = check_array(
+            sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", ensure_min_samples=0
+        )
+        if weight.ndim != 1:
+            raise ValueError(f"sample_weight has shape {weight.shape}: it must be 1D, one weight per row of X.")
+        check_consistent_length(X, weight)
+        if weight.min() < 0:
+            raise ValueError(f"sample_weight has the negative value {weight.min()}: weights are counts, make them >= 0.")
+        if not weight.any():
+            raise ValueError("sample_weight is zero for every row: give at least one row a positive weight.")
+        return np.asarray(weight)
+
+    def _job(self, settings: Settings, rows: TrainingRows, posterior: Posterior, source: RowSource) -> ChainJob:
+        """Lay out the run."""
+        n_rows = len(rows.weight)
+        n_steps = settings.n_steps(n_rows, rows.batch_size)
+        timeline = settings.schedule.timeline(
+            n_steps=n_steps,
+            steps_per_epoch=n_rows / rows.batch_size,
+            burn_in=settings.burn_in,
+            n_draws=settings.n_draws,
+        )
+        if settings.sampler.law == "optimiser":
+            timeline = timeline.last_only()
+        elif timeline.collect.sum() < settings.n_draws:
+            warnings.warn(
+                f"n_draws={settings.n_draws} draws per chain were asked for, and {int(timeline.collect.sum())} kept: only so many "
+                f"of the {n_steps} steps come after burn-in. Increase max_iter or lower n_draws.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        unit = 1.0 if settings.sampler.step_is_learning_rate else rows.n_data
+        stages = _stages(settings, timeline, posterior, settings.learning_rate / unit)
+        random = check_random_state(self.random_state)
+        return ChainJob(
+            stages=stages,
+            source=source,
+            row_set=RowSet(0, n_rows),
+            batch_size=rows.batch_size,
+            independent=settings.sampler.needs_independent_batches,
+            initial_scale=stages[0].posterior.initial_scale(),
+            n_chains=settings.n_chains,
+            entropy=tuple(random.randint(np.iinfo(np.int32).max, size=4).tolist()),
+            device=settings.device,
+            dtype=settings.dtype,
+            verbose=settings.verbose,
+        )
+
+    def _store(
+        self, settings: Settings, rows: TrainingRows, posterior: Posterior, job: ChainJob, result: RunResult
+    ) -> None:
+        """Keep the draws of the chains that lived, as plain numpy."""
+        alive = _alive(settings, posterior, job, result)
+        n_steps = sum(len(stage.timeline) for stage in job.stages)
+        self.draws_ = np.ascontiguousarray(result.draws[:, alive].cpu().numpy())
+        self.potential_curve_ = result.potential_curve[:, alive].cpu().numpy()
+        unit = 1.0 if settings.sampler.step_is_learning_rate else rows.n_data
+        rates = (result.step_size[alive, 0] * unit).cpu().numpy()
+        capped = job.stages[-1].control_steps
+        self.learning_rate_ = rates if capped else settings.learning_rate
+        self.effective_temperature_ = settings.sampler.effective_temperature(settings.temperature)
+        self.n_steps_ = n_steps
+        self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, n_steps)
+        self._network, self._likelihood = posterior.network, posterior.likelihood
+
+    # --- predictions ---------------------------------------------------------------------------------------------------------
+
+    def _ensemble(self) -> Ensemble:
+        """Return the network at all stored draws, in (draw, chain) order."""
+        return Ensemble(self._network, self.draws_.reshape(-1, self.draws_.shape[2]))
+
+    def _inputs(self, X: ArrayLike) -> Any:
+        """Check the inputs of a prediction."""
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+
+    def _scaled(self, X: Any, rows: slice) -> NDArray[np.floating]:
+        """Return rows of checked inputs, scaled as in ``fit``, in their own dtype."""
+        return scale_inputs(self._x_scaling, X, rows, X.dtype)
+
+    def _moments(self, X: Any, statistic: Statistic) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the mean and variance over draws of a statistic: two (n_rows, columns) float64 arrays."""
+        ensemble = self._ensemble()
+        parts = [ensemble.moments(self._scaled(X, rows), statistic) for rows in row_chunks(X.shape[0])]
+        mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
+        if not np.isfinite(mean).all():
+            raise ValueError("X is so far from the training rows that the network's outputs overflow; check its units.")
+        return mean, variance
+
+    def _draw_values(
+        self, X: Any, statistic: Statistic, n_draws: int | None, random_state: int | np.random.RandomState | None
+    ) -> NDArray[np.float64]:
+        """Return a statistic at some or all draws, (n_draws, n_rows, columns) float64."""
+        ensemble = self._ensemble()
+        stored = len(ensemble.draws)
+        if n_draws is not None:
+            n_draws = check_integer("n_draws", n_draws, low=1, fix=f"None returns all {stored} stored draws")
+            if n_draws > stored:
+                raise ValueError(f"n_draws={n_draws} exceeds the {stored} stored draws; ask for at most that many.")
+            random = check_random_state(random_state)
+            ensemble = ensemble.subset(random.choice(stored, size=n_draws, replace=False))
+        return np.concatenate(
+            [ensemble.values(self._scaled(X, rows), statistic) for rows in row_chunks(X.shape[0])], axis=1
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        """Accept sparse input."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def scale_inputs(scaling: Scaling, X: Any, rows: slice, dtype: Any) -> NDArray[np.floating]:
+    """Return scaled rows; raise ValueError if they do not fit into the dtype."""
+    with np.errstate(over="ignore"):
+        scaled = scaling.apply(dense_rows(X, rows), dtype)
+    if not np.isfinite(scaled).all():
+        raise ValueError(f"X is too far from the training rows to be scaled in {np.dtype(dtype).name}; check its units.")
+    return scaled
+
+
+def _stages(settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float) -> tuple[Stage, ...]:
+    """Return the stages of a run: a heteroscedastic head is preceded by a homoscedastic one for half of the burn-in."""
+    control_steps = posterior.likelihood.stiff and not settings.learning_rate_given and not settings.sampler.step_is_learning_rate
+    stage = partial(
+        Stage,
+        sampler=settings.sampler,
+        step_size=step_size,
+        temperature=settings.temperature,
+        control_steps=control_steps,
+    )
+    warm_up = int(np.argmax(timeline.collect)) // 2
+    if not isinstance(posterior.likelihood, HeteroscedasticNoise) or warm_up == 0:
+        return (stage(timeline=timeline, posterior=posterior),)
+    homoscedastic = HomoscedasticNoise(posterior.likelihood.n_targets)
+    widths = (*posterior.network.widths[:-1], homoscedastic.n_outputs)
+    first = Posterior(MLP(widths, settings.activation), homoscedastic, posterior.prior, posterior.n_rows, posterior.n_data)
+    return (
+        stage(timeline=timeline[:warm_up], posterior=first),
+        stage(timeline=timeline[warm_up:], posterior=posterior, carry=partial(_to_heteroscedastic, first)),
+    )
+
+
+def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
+    """Turn each learned noise level into a noise output: zero weights, and the bias that gives the same sd everywhere."""
+    weights, log_sd = first.split(theta)
+    return first.network.widen_outputs(weights, HeteroscedasticNoise.raw_from_sd(torch.exp(log_sd)))
+
+
+def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult) -> torch.Tensor:
+    """Return which chains did not diverge; warn of those that did, and raise ValueError if all did.
+
+    At stationarity the mean of U exceeds its minimum by about tau P / 2, and the minimum is below U(0) and U(start).
+    """
+    curve = result.potential_curve
+    half = curve[len(curve) // 2 :].nan_to_num(torch.inf, torch.inf, torch.inf).mean(dim=0)
+    zero = torch.zeros(1, posterior.n_params, dtype=job.dtype, device=job.device)
+    allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
+    hot = half > allowed + HOT * max(settings.temperature, 1.0) * posterior.n_params
+    dead = hot | (result.diverged_at >= 0)
+    n_dead = int(dead.sum())
+    if n_dead == 0:
+        return ~dead
+    steps = result.diverged_at[result.diverged_at >= 0]
+    when = f" by step {int(steps.min())}" if len(steps) else ""
+    advice = min(settings.learning_rate / 10, settings.sampler.default_learning_rate)
+    message = (
+        f"learning_rate={settings.learning_rate} diverged{when} ({n_dead} of {settings.n_chains} chains); "
+        f"try learning_rate<={advice:.2g}."
+    )
+    if n_dead == settings.n_chains:
+        raise ValueError(message)
+    warnings.warn(f"{message} The diverged chains were dropped.", ConvergenceWarning, stacklevel=4)
+    return ~dead

@@ -1,0 +1,37 @@
+"""Checks of the estimators' parameters: every error names the parameter, its value, the rule and the fix."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+
+def check_integer(name: str, value: Any, *, low: int, fix: str) -> int:
+    """Return ``value`` as an int if it is an integer >= ``low``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < low:
+        raise ValueError(f"{name}={value!r} must be an integer >= {low}; {fix}.")
+    return int(value)
+
+
+def check_real(name: str, value: Any, *, rule: str, fix: str, low: float = 0.0, high: float = float("inf"), open_low: bool = False) -> float:
+    """Return ``value`` as a float if it is a finite number in [low, high] (in (low, high] if ``open_low``)."""
+    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and low <= value <= high and value != float("inf")
+    if not ok or (open_low and value == low):
+        raise ValueError(f"{name}={value!r} must be {rule}; {fix}.")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    known = sorted(choices)
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, known))}.")
+    return value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise ValueError(f"{name}={value!r} must be True or False; use one of the two.")
+    return bool(value)

@@ -1,0 +1,153 @@
+"""The classifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import Bunch, column_or_1d
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP
+from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._rows import TrainingRows
+from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
+
+
+@shared_docs
+@dataclass(eq=False, repr=False)
+class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[misc]  # scikit-learn is untyped
+    """Bayesian multilayer perceptron for classification, sampled by stochastic-gradient MCMC.
+
+    The weights have the posterior exp(-U), U = -log prior - sum_n w_n log softmax(f(x_n))[y_n]; class probabilities are averaged
+    over draws from it.
+
+    Parameters
+    ----------
+    <shared parameters>
+    class_weight : dict, "balanced" or None, default None
+        Multiplies the weight of each row by its class's; "balanced" gives every class the same total weight.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    <shared attributes>
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((10,), sampler="msgld", random_state=0).fit(X, y)
+    >>> proba, std = model.predict_proba(X[:2], return_std=True)
+    >>> proba.shape, std.shape
+    ((2, 3), (2, 3))
+    """
+
+    class_weight: dict[Any, float] | str | None = None
+
+    def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return one-hot rows."""
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        return np.eye(len(self.classes_))[index]
+
+    def _weights(self, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> NDArray[np.float64]:
+        """Return sample weights times class weights."""
+        weight = super()._weights(X, y, sample_weight)
+        if self.class_weight is None:
+            return weight
+        index = np.searchsorted(self.classes_, column_or_1d(y))
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            totals = np.bincount(index, weight, len(self.classes_))
+            by_class = weight.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, np.inf))
+        else:
+            by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=column_or_1d(y))
+        weight = weight * by_class[index]
+        if not (weight >= 0).all() or not weight.any():
+            raise ValueError(f"class_weight={self.class_weight!r} must be >= 0 and leave at least one row a positive weight.")
+        return np.asarray(weight)
+
+    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
+        return rows.target, Categorical(len(self.classes_))
+
+    def predict_proba(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return the posterior mean of the class probabilities.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+        return_std : bool, default False
+            Whether to return the standard deviation over draws as well.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_rows, n_classes); rows sum to 1
+        std : ndarray of shape (n_rows, n_classes), only if ``return_std``
+        """
+        X = self._inputs(X)
+        mean, variance = self._moments(X, self._probabilities)
+        proba = (mean / mean.sum(axis=1, keepdims=True)).astype(X.dtype)
+        return (proba, np.sqrt(variance).astype(X.dtype)) if return_std else proba
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Return the logarithm of ``predict_proba``, shape (n_rows, n_classes), finite: log p >= log of the least float."""
+        proba = np.asarray(self.predict_proba(X))
+        return np.asarray(np.log(np.maximum(proba, np.finfo(proba.dtype).tiny)))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the most probable class of each row, shape (n_rows,)."""
+        proba = np.asarray(self.predict_proba(X))
+        return np.asarray(self.classes_[proba.argmax(axis=1)])
+
+    def sample_posterior(
+        self, X: ArrayLike, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
+    ) -> NDArray[np.floating]:
+        """Return the class probabilities at single draws: the same weights for all rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+        n_draws : int or None, default None
+            None returns all stored draws in (draw, chain) order; otherwise a random subset without replacement.
+        random_state : int, RandomState or None
+            Chooses the subset.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_draws, n_rows, n_classes)
+        """
+        X = self._inputs(X)
+        return self._draw_values(X, self._probabilities, n_draws, random_state).astype(X.dtype)
+
+    def predict_uncertainty(self, X: ArrayLike) -> Bunch:
+        """Split the uncertainty of each row's class, in nats.
+
+        Returns
+        -------
+        bunch : Bunch of ndarrays of shape (n_rows,)
+            ``total``, the entropy of ``predict_proba``; ``aleatoric``, the mean entropy of the draws; ``epistemic``, their
+            difference: the mutual information of class and weights.
+        """
+        X = self._inputs(X)
+
+        def with_entropy(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
+            proba = self._probabilities(outputs, extra)
+            return torch.cat([proba, torch.special.entr(proba).sum(dim=1, keepdim=True)], dim=1)
+
+        mean, _ = self._moments(X, with_entropy)
+        proba, aleatoric = mean[:, :-1], mean[:, -1]
+        total = -(proba * np.log(np.maximum(proba, np.finfo(np.float64).tiny))).sum(axis=1)
+        return Bunch(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
+
+    def _probabilities(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
+        return self._likelihood.mean(outputs.double())

@@ -1,0 +1,81 @@
+"""The description of the shared parameters and attributes, written once for both estimators."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+SHARED_PARAMETERS = """\
+hidden_layer_sizes : int or sequence of int, default (50,)
+        Widths of the hidden layers; () is a Bayesian linear model.
+    activation : str, default "relu"
+        "relu", "tanh", "logistic", "identity", "silu" or "gelu".
+    sampler : str or Sampler, default "sghmc"
+        "sgld", "msgld", "sghmc", or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept).
+        The fields of a Sampler object can be searched as ``sampler__friction``.
+    bias_factor : float >= 0 or None, default None
+        Weight a of the momentum drift of MSGLD, dimensionless. 0 is plain SGLD bit for bit, and is accepted by every sampler.
+        None is the sampler's own (1 for "msgld").
+    temperature : float >= 0 or None, default None
+        The target is the posterior to the power 1 / temperature; None is 1. For a biased sampler (printed MSGLD) it sets the
+        injected noise; ``effective_temperature_`` tells what is sampled. Predictions use the untempered likelihood.
+    learning_rate : float > 0 or None, default None
+        Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. None is the sampler's
+        default (0.1 for "sgld" and "msgld", 0.03 for "sghmc" and "sgd", 0.001 for "adam"), which a learned noise level may reduce
+        (see ``learning_rate_``).
+    schedule : str or Schedule, default "constant"
+        "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.
+    max_iter : int >= 1 or None, default None
+        Epochs; at full batch an epoch is one step. None is as many as give 2,000 steps at full batch and 20,000 otherwise.
+    burn_in : float in [0, 1), default 0.5
+        Share of the steps before the first kept draw.
+    n_draws : int >= 1, default 50
+        Draws kept per chain, evenly spaced.
+    n_chains : int >= 1, default 4
+        Independent chains, computed as one batch.
+    batch_size : int >= 1 or "auto", default "auto"
+        Rows per step. "auto" takes all rows if at most 1,000 are distinct, and 64 otherwise.
+    prior : str or Prior, default "normal"
+        Prior of weights and biases.
+    prior_scale : float > 0 or None, default None
+        Its standard deviation; None is the prior's own (1).
+    standardize : bool, default True
+        Whether inputs are centred and divided by their training standard deviation.
+    n_jobs : int or None, default None
+        Worker processes; chains are divided among them in blocks of four. Results do not depend on it.
+    device : str or torch.device, default "auto"
+        "auto" takes a GPU when there is one.
+    dtype : "float32" or "float64", default "float32"
+        Arithmetic of the chains. Draws are stored in float32.
+    random_state : int, RandomState or None, default None
+        An integer makes fits bit-equal.
+    verbose : int, default 0
+        0 is silent, 1 shows one progress bar."""
+
+SHARED_ATTRIBUTES = """\
+draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
+        Kept parameters, without the chains that diverged.
+    potential_curve_ : ndarray of shape (n_looks, n_chains)
+        -log posterior in nats along the run, estimated on the current minibatch.
+    learning_rate_ : float, or ndarray of shape (n_chains,)
+        Learning rate used; one per chain where a learned noise level made each chain cap its own.
+    effective_temperature_ : float or None
+        Temperature that the sampler targets as the step size goes to zero; None where there is no such number.
+    n_iter_ : int
+        Epochs run.
+    n_steps_ : int
+        Gradient steps run.
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if all are strings."""
+
+
+def shared_docs(cls: type[T]) -> type[T]:
+    """Fill the shared parameters and attributes into a class docstring."""
+    assert cls.__doc__ is not None
+    cls.__doc__ = cls.__doc__.replace("<shared parameters>", SHARED_PARAMETERS).replace(
+        "<shared attributes>", SHARED_ATTRIBUTES
+    )
+    return cls

@@ -1,0 +1,279 @@
+"""The regressor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+from sklearn.base import RegressorMixin
+from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
+
+from sklearn_sgmcmc.batches import Scaling
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP
+from sklearn_sgmcmc.estimators._checks import check_flag, check_integer, check_real
+from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
+from sklearn_sgmcmc.likelihoods import FixedNoise, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
+from sklearn_sgmcmc.predictive import row_chunks
+
+BISECTIONS = 60
+"""Halvings of the bracket of a quantile: to float64 precision."""
+
+
+@shared_docs
+@dataclass(eq=False, repr=False)
+class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[misc]  # scikit-learn is untyped
+    """Bayesian multilayer perceptron for regression with Gaussian noise, sampled by stochastic-gradient MCMC.
+
+    The weights have the posterior exp(-U), U = -log prior - sum_n w_n log N(y_n; f(x_n), sd^2); the predictive distribution is the
+    mixture over draws of N(f(x), sd^2), in the units of y.
+
+    Parameters
+    ----------
+    <shared parameters>
+    noise : "homoscedastic", "heteroscedastic" or float > 0, default "homoscedastic"
+        One learned noise level per output; one that depends on x (after a homoscedastic warm-up for half of the burn-in); or a
+        known standard deviation in the units of y.
+    normalize_y : bool, default True
+        Whether targets are centred and divided by their training standard deviation; predictions come back in y's units.
+
+    Attributes
+    ----------
+    n_outputs_ : int
+        Number of targets.
+    <shared attributes>
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn_sgmcmc import BayesianMLPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianMLPRegressor((10,), random_state=0).fit(X, y)
+    >>> mean, std = model.predict(X[:2], return_std=True)
+    >>> lower, upper = model.predict_interval(X[:2], coverage=0.9)
+    >>> bool((lower < mean).all() and (mean < upper).all())
+    True
+    """
+
+    noise: float | str = "homoscedastic"
+    normalize_y: bool = True
+
+    _y_numeric = True
+
+    def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the targets as columns."""
+        check_flag("normalize_y", self.normalize_y)
+        self._y_ndim = y.ndim
+        columns = y.astype(np.float64).reshape(len(y), -1)
+        self.n_outputs_ = columns.shape[1]
+        return columns
+
+    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
+        self._y_scaling = column_scaling(rows.target, rows.weight, enabled=self.normalize_y)
+        return self._y_scaling.apply(rows.target, np.float64), self._noise_model()
+
+    def _noise_model(self) -> Likelihood:
+        if isinstance(self.noise, str):
+            if self.noise == "homoscedastic":
+                return HomoscedasticNoise(self.n_outputs_)
+            if self.noise == "heteroscedastic":
+                return HeteroscedasticNoise(self.n_outputs_)
+            raise ValueError(
+                f"noise={self.noise!r} is not known; choose 'homoscedastic', 'heteroscedastic' or a standard deviation > 0."
+            )
+        sd = check_real("noise", self.noise, rule="a standard deviation > 0 in the units of y", fix="'homoscedastic' learns it", open_low=True)
+        return FixedNoise(tuple((sd / self._y_scaling.scale).tolist()))
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return the posterior predictive mean.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+        return_std : bool, default False
+            Whether to return the predictive standard deviation (weights and noise together) as well.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,) or (n_rows, n_outputs), in the units of y
+        std : ndarray of the same shape, only if ``return_std``
+        """
+        X = self._inputs(X)
+        mean, epistemic, aleatoric = self._mean_and_variances(X)
+        mean = self._output(mean, X)
+        return (mean, self._output(np.sqrt(epistemic + aleatoric), X)) if return_std else mean
+
+    def predict_noise(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Return the standard deviation of the noise at each row: the root of its mean variance over draws, in y's units."""
+        X = self._inputs(X)
+        return self._output(np.sqrt(self._mean_and_variances(X)[2]), X)
+
+    def predict_uncertainty(self, X: ArrayLike) -> Bunch:
+        """Split the predictive variance of each row, in squared units of y.
+
+        Returns
+        -------
+        bunch : Bunch of ndarrays shaped like ``predict``
+            ``total``; ``aleatoric``, the mean noise variance; ``epistemic``, the variance of the mean over draws (ddof 0).
+        """
+        X = self._inputs(X)
+        _, epistemic, aleatoric = self._mean_and_variances(X)
+        total = self._shaped(epistemic + aleatoric)
+        aleatoric = self._shaped(aleatoric)
+        return Bunch(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
+
+    def sample_posterior(
+        self, X: ArrayLike, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
+    ) -> NDArray[np.floating]:
+        """Return the conditional mean at single draws, without noise: the same weights for all rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+        n_draws : int or None, default None
+            None returns all stored draws in (draw, chain) order; otherwise a random subset without replacement.
+        random_state : int, RandomState or None
+            Chooses the subset.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs), in the units of y
+        """
+        X = self._inputs(X)
+        values = self._draw_values(X, lambda outputs, extra: self._likelihood.mean(outputs), n_draws, random_state)
+        return self._output(values * self._y_scaling.scale + self._y_scaling.mean, X)
+
+    def sample_y(
+        self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+    ) -> NDArray[np.floating]:
+        """Return samples from the predictive distribution, noise included.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_rows, n_samples) or (n_rows, n_outputs, n_samples), in the units of y
+            Column s uses one stored draw, chosen at random, for all rows.
+        """
+        X = self._inputs(X)
+        n_samples = check_integer("n_samples", n_samples, low=1, fix="1 is the default")
+        random = check_random_state(random_state)
+        ensemble = self._ensemble()
+        ensemble = ensemble.subset(random.choice(len(ensemble.draws), size=n_samples))
+        parts = []
+        for rows in row_chunks(X.shape[0]):
+            both = ensemble.values(self._scaled(X, rows), self._mean_and_sd)
+            mean, sd = np.split(both, 2, axis=2)
+            parts.append(mean + sd * random.standard_normal(mean.shape))
+        samples = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
+        return np.moveaxis(self._output(samples, X), 0, -1)
+
+    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> NDArray[np.floating]:
+        """Return quantiles of the predictive mixture, noise included.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+        quantiles : array of shape (n_quantiles,), each strictly between 0 and 1
+
+        Returns
+        -------
+        values : ndarray of shape (n_quantiles, n_rows) or (n_quantiles, n_rows, n_outputs), in the units of y
+        """
+        X = self._inputs(X)
+        levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+        if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"quantiles={quantiles!r} must be numbers strictly between 0 and 1, e.g. [0.05, 0.5, 0.95].")
+        ensemble = self._ensemble()
+        parts = []
+        for rows in row_chunks(X.shape[0]):
+            mean, sd = np.split(ensemble.values(self._scaled(X, rows), self._mean_and_sd), 2, axis=2)
+            parts.append(np.stack([_mixture_quantile(mean, sd, level) for level in levels]))
+        values = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
+        return self._output(values, X)
+
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return the central predictive interval that holds a new target with probability ``coverage``.
+
+        Returns
+        -------
+        lower, upper : ndarrays shaped like ``predict``, in the units of y
+        """
+        coverage = check_real("coverage", coverage, rule="a probability strictly between 0 and 1", fix="0.9 is the default", open_low=True)
+        if coverage >= 1:
+            raise ValueError(f"coverage={coverage!r} must be a probability strictly between 0 and 1; 0.9 is the default.")
+        lower, upper = self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2])
+        return lower, upper
+
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        """Return the log density of targets under the predictive mixture over draws, in nats per row and the units of y.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+        y : array of shape (n_rows,) or (n_rows, n_outputs); outputs are independent given the weights
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_rows,)
+        """
+        X = self._inputs(X)
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y").reshape(X.shape[0], -1)
+        check_consistent_length(X, y)
+        if y.shape[1] != self.n_outputs_:
+            raise ValueError(f"y has {y.shape[1]} columns, and the model was fitted on {self.n_outputs_}; give the same outputs.")
+        target = self._y_scaling.apply(y, np.float64)
+        ensemble = self._ensemble()
+        parts = []
+        for rows in row_chunks(X.shape[0]):
+            mean, sd = np.split(ensemble.values(self._scaled(X, rows), self._mean_and_sd), 2, axis=2)
+            log_density = -0.5 * ((target[rows] - mean) / sd) ** 2 - np.log(sd) - 0.5 * math.log(2 * math.pi)
+            parts.append(np.logaddexp.reduce(log_density.sum(axis=2), axis=0) - math.log(len(mean)))
+        return np.concatenate(parts) - np.log(self._y_scaling.scale).sum()
+
+    def _mean_and_sd(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
+        """Return the conditional mean and noise sd of the standardised targets, stacked: (D, 2 targets, n)."""
+        mean = self._likelihood.mean(outputs)
+        return torch.cat([mean, self._likelihood.noise_sd(outputs, extra).expand(mean.shape)], dim=1)
+
+    def _mean_and_variances(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the mean, the variance of the mean over draws and the mean noise variance, (n_rows, n_outputs) in y's units."""
+
+        def statistic(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
+            mean, sd = self._mean_and_sd(outputs, extra).double().split(self.n_outputs_, dim=1)
+            return torch.cat([mean, sd.square()], dim=1)
+
+        both, variance = self._moments(X, statistic)
+        scaling: Scaling = self._y_scaling
+        mean, noise = np.split(both, 2, axis=1)
+        square = scaling.scale**2
+        return mean * scaling.scale + scaling.mean, variance[:, : self.n_outputs_] * square, noise * square
+
+    def _shaped(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Drop the output axis of (..., n_outputs) if the model was fitted on a 1-d y."""
+        return values[..., 0] if self._y_ndim == 1 else values
+
+    def _output(self, values: NDArray[np.float64], X: Any) -> NDArray[np.floating]:
+        """Return values in the shape of y and the dtype of X."""
+        return self._shaped(values).astype(X.dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        """Accept several outputs."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _mixture_quantile(mean: NDArray[np.float64], sd: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """Return the quantile of the equal mixture over axis 0 of N(mean, sd^2), by bisection between the components' bounds."""
+    low, high = (mean - 40 * sd).min(axis=0), (mean + 40 * sd).max(axis=0)
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        below = ndtr((middle - mean) / sd).mean(axis=0) < level
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return 0.5 * (low + high)

@@ -1,0 +1,117 @@
+"""From validated arrays to the rows that a chain sees: weights, canonical rows, moments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import NDArray
+
+from sklearn_sgmcmc.batches import DenseRows, LazyRows, RowSource, Scaling, dense_rows
+from sklearn_sgmcmc.estimators._settings import FULL_BATCH_ROWS, MINIBATCH_ROWS
+
+CANONICAL_ELEMENTS = 20_000_000
+"""Rows times columns up to which rows are sorted and merged (160 MB in float64)."""
+CANONICAL_ROWS = 20 * FULL_BATCH_ROWS
+"""Rows up to which ``batch_size="auto"`` looks whether few enough of them are distinct."""
+COPY_BYTES = 2**28
+"""Size of the scaled copy up to which rows are scaled once; beyond, batch by batch."""
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows as they are sampled.
+
+    x : (n, d) array or CSR matrix, unscaled. target : (n, k) float64, unscaled. weight : (n,) float64 > 0.
+    batch_size : rows per step; n at full batch.
+    """
+
+    x: Any
+    target: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    batch_size: int
+
+    @property
+    def n_data(self) -> float:
+        """Total weight N."""
+        return math.fsum(self.weight)
+
+    def source(self, scaling: Scaling, target: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> RowSource:
+        """Return the rows scaled for sampling, with the encoded or scaled ``target``."""
+        targets = torch.from_numpy(target).to(device=device, dtype=dtype)
+        weights = torch.from_numpy(self.weight).to(device=device, dtype=dtype)
+        if scipy.sparse.issparse(self.x) or self.x.size * dtype.itemsize > COPY_BYTES:
+            return LazyRows(self.x, scaling, targets, weights)
+        scaled = scaling.apply(self.x, np.float64 if dtype == torch.float64 else np.float32)
+        return DenseRows(torch.from_numpy(scaled).to(device), targets, weights)
+
+
+def training_rows(x: Any, target: NDArray[np.float64], weight: NDArray[np.float64], batch_size: int | None) -> TrainingRows:
+    """Drop rows of weight zero; at full batch, sort the rest and merge identical rows.
+
+    At full batch a row of weight k and k copies of it are then the same data bit for bit, and row order does not matter.
+    """
+    keep = weight > 0
+    if not keep.all():
+        x, target, weight = x[np.flatnonzero(keep)], target[keep], weight[keep]
+    n_rows = x.shape[0]
+    limit = CANONICAL_ROWS if batch_size is None else np.inf
+    if n_rows <= limit and n_rows * x.shape[1] <= CANONICAL_ELEMENTS:
+        canonical = _canonical(dense_rows(x, slice(None)).astype(np.float64), target, weight)
+        largest = FULL_BATCH_ROWS if batch_size is None else batch_size
+        if len(canonical[2]) <= largest:
+            return TrainingRows(*canonical, batch_size=len(canonical[2]))
+    if batch_size is None:
+        batch_size = MINIBATCH_ROWS
+    return TrainingRows(x, target, weight, min(batch_size, n_rows))
+
+
+def _canonical(
+    x: NDArray[np.float64], target: NDArray[np.float64], weight: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return sorted distinct rows and their summed weights; sums are exactly rounded, so that their order cannot matter."""
+    x, target = x + 0.0, target + 0.0  # -0.0 becomes 0.0
+    order = np.lexsort((*target.T[::-1], *x.T[::-1]))
+    x, target, weight = x[order], target[order], weight[order]
+    new = np.ones(len(x), dtype=bool)
+    new[1:] = (x[1:] != x[:-1]).any(axis=1) | (target[1:] != target[:-1]).any(axis=1)
+    first = np.flatnonzero(new)
+    if len(first) < len(x):
+        weight = np.array([math.fsum(group) for group in np.split(weight, first[1:])])
+    return x[first], target[first], weight
+
+
+def column_scaling(x: Any, weight: NDArray[np.float64], *, enabled: bool = True) -> Scaling:
+    """Return weighted means and standard deviations of the columns, in float64 and in chunks of rows.
+
+    Each column is first divided by a power of two near its largest value, which is exact and keeps squares in range. Constant
+    columns have scale 1. Dense and sparse inputs give the same bits.
+    """
+    n_columns = x.shape[1]
+    if not enabled:
+        return Scaling(np.zeros(n_columns), np.ones(n_columns))
+    low, high = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
+    for start in range(0, x.shape[0], CHUNK):
+        rows = dense_rows(x, slice(start, start + CHUNK))
+        low, high = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
+    _, exponent = np.frexp(np.maximum(np.abs(low), np.abs(high)))
+    share = weight / math.fsum(weight)
+
+    def average(center: NDArray[np.float64], power: int) -> NDArray[np.float64]:
+        total = np.zeros(n_columns)
+        for start in range(0, x.shape[0], CHUNK):
+            rows = np.ldexp(dense_rows(x, slice(start, start + CHUNK)).astype(np.float64), -exponent)
+            total += (share[start : start + CHUNK, None] * (rows - center) ** power).sum(axis=0)
+        return total
+
+    mean = average(np.zeros(n_columns), 1)
+    mean = mean + average(mean, 1)  # the second pass removes the rounding of the first
+    sd = np.sqrt(average(mean, 2))
+    constant = (low == high) | (sd <= 4 * np.finfo(np.float64).eps * np.abs(mean))
+    mean = np.where(low == high, low, np.ldexp(mean, exponent))
+    return Scaling(mean, np.where(constant, 1.0, np.ldexp(sd, exponent)))

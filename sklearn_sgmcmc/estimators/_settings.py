@@ -1,0 +1,203 @@
+"""From an estimator's parameters to checked objects: where "one quantity, one owner" is decided."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from sklearn_sgmcmc._parameters import Parameters
+from sklearn_sgmcmc.estimators._checks import check_choice, check_flag, check_integer, check_real
+from sklearn_sgmcmc.network import ACTIVATIONS
+from sklearn_sgmcmc.priors import PRIORS, Prior
+from sklearn_sgmcmc.samplers._base import Sampler
+from sklearn_sgmcmc.samplers.registry import SAMPLERS
+from sklearn_sgmcmc.schedules import SCHEDULES, Schedule
+
+FULL_BATCH_ROWS = 1000
+"""``batch_size="auto"`` takes all rows up to this many distinct ones ..."""
+MINIBATCH_ROWS = 64
+"""... and this many beyond."""
+FULL_BATCH_STEPS = 2000
+"""``max_iter=None`` runs at least this many steps at full batch ..."""
+MINIBATCH_STEPS = 20_000
+"""... and this many with minibatches."""
+
+P = TypeVar("P", bound=Parameters)
+
+
+class Settings(NamedTuple):
+    """The checked parameters of one fit; objects are copies that the fit may alter."""
+
+    hidden: tuple[int, ...]
+    activation: str
+    sampler: Sampler
+    temperature: float
+    learning_rate: float
+    learning_rate_given: bool
+    schedule: Schedule
+    prior: Prior
+    max_iter: int | None
+    burn_in: float
+    n_draws: int
+    n_chains: int
+    batch_size: int | None
+    device: torch.device
+    dtype: torch.dtype
+    verbose: int
+
+    def n_steps(self, n_rows: int, batch_size: int) -> int:
+        """Return the number of gradient steps of a run over ``n_rows`` rows in batches."""
+        full = batch_size >= n_rows
+        if self.max_iter is None:
+            least = FULL_BATCH_STEPS if full else MINIBATCH_STEPS
+            return max(1, -(-self.epochs(n_rows, batch_size, least) * n_rows // batch_size))
+        return self.max_iter if full else max(1, -(-self.max_iter * n_rows // batch_size))
+
+    @staticmethod
+    def epochs(n_rows: int, batch_size: int, n_steps: int) -> int:
+        """Return the epochs that ``n_steps`` steps take, rounded up."""
+        return max(1, -(-n_steps * min(batch_size, n_rows) // n_rows))
+
+
+def resolve(estimator: Any) -> Settings:
+    """Check the shared parameters of an estimator and return what they stand for."""
+    check_flag("standardize", estimator.standardize)
+    sampler = _sampler(estimator.sampler, estimator.bias_factor)
+    temperature = _temperature(estimator.temperature, sampler)
+    given = estimator.learning_rate is not None
+    fix = f"None uses the sampler's default, {sampler.default_learning_rate}"
+    return Settings(
+        hidden=_hidden(estimator.hidden_layer_sizes),
+        activation=check_choice("activation", estimator.activation, ACTIVATIONS),
+        sampler=sampler,
+        temperature=temperature,
+        learning_rate=check_real("learning_rate", estimator.learning_rate, rule="a number > 0 or None", fix=fix, open_low=True)
+        if given
+        else sampler.default_learning_rate,
+        learning_rate_given=given,
+        schedule=_object("schedule", estimator.schedule, Schedule, SCHEDULES),
+        prior=_prior(estimator.prior, estimator.prior_scale),
+        max_iter=None
+        if estimator.max_iter is None
+        else check_integer("max_iter", estimator.max_iter, low=1, fix="None chooses the number of epochs from the data"),
+        burn_in=_burn_in(estimator.burn_in),
+        n_draws=check_integer("n_draws", estimator.n_draws, low=1, fix="50 is the default"),
+        n_chains=check_integer("n_chains", estimator.n_chains, low=1, fix="4 is the default"),
+        batch_size=_batch_size(estimator.batch_size),
+        device=_device(estimator.device),
+        dtype=getattr(torch, check_choice("dtype", estimator.dtype, ("float32", "float64"))),
+        verbose=_verbose(estimator.verbose),
+    )
+
+
+def _object(name: str, value: Any, base: type[P], registry: Mapping[str, type[P]]) -> P:
+    """Return a named object, or a copy of the one given."""
+    if isinstance(value, base):
+        return dataclasses.replace(value)  # type: ignore[type-var]  # every Parameters class is a dataclass
+    if not isinstance(value, str) or value not in registry:
+        raise ValueError(
+            f"{name}={value!r} is not known; choose one of {', '.join(map(repr, sorted(registry)))} or pass a {base.__name__} object."
+        )
+    return registry[value]()
+
+
+def _sampler(value: Any, bias_factor: Any) -> Sampler:
+    sampler = _object("sampler", value, Sampler, SAMPLERS)
+    if bias_factor is not None:
+        bias_factor = check_real("bias_factor", bias_factor, rule="a number >= 0 or None", fix="0 is plain SGLD")
+        sampler = _with_bias(value, sampler, bias_factor)
+    sampler.check()
+    return sampler
+
+
+def _with_bias(value: Any, sampler: Sampler, bias_factor: float) -> Sampler:
+    """Return the sampler with the estimator's bias factor, unless it has none or owns another."""
+    if not hasattr(sampler, "bias_factor"):
+        if bias_factor == 0:
+            return sampler
+        with_bias = ", ".join(repr(name) for name, kind in SAMPLERS.items() if "bias_factor" in kind.__dataclass_fields__)  # type: ignore[attr-defined]
+        raise ValueError(
+            f"bias_factor={bias_factor} needs a sampler with a bias term, and sampler={value!r} has none: "
+            f"use bias_factor=0 or None, or one of {with_bias}."
+        )
+    if isinstance(value, str):
+        return dataclasses.replace(sampler, bias_factor=bias_factor)  # type: ignore[type-var]
+    if sampler.bias_factor != bias_factor:
+        raise ValueError(
+            f"bias_factor={bias_factor} and sampler.bias_factor={sampler.bias_factor} differ: one quantity has one owner. "
+            "Leave bias_factor=None and set (or search) sampler__bias_factor."
+        )
+    return sampler
+
+
+def _temperature(value: Any, sampler: Sampler) -> float:
+    if sampler.law == "optimiser":
+        if value not in (None, 0):
+            raise ValueError(
+                f"temperature={value!r} means nothing to {type(sampler).__name__}, an optimiser without noise: "
+                "use temperature=None or 0, or a sampler."
+            )
+        return 0.0
+    if value is None:
+        return 1.0
+    return check_real("temperature", value, rule="a number >= 0 or None", fix="1 is the Bayesian posterior")
+
+
+def _prior(value: Any, scale: Any) -> Prior:
+    prior = _object("prior", value, Prior, PRIORS)
+    if scale is not None:
+        scale = check_real("prior_scale", scale, rule="a number > 0 or None", fix="None is the prior's own, 1.0", open_low=True)
+        own = getattr(prior, "scale", None)
+        if not isinstance(value, str) and own != scale:
+            raise ValueError(
+                f"prior_scale={scale} and prior.scale={own} differ: one quantity has one owner. "
+                "Leave prior_scale=None and set (or search) prior__scale."
+            )
+        prior.set_params(scale=scale)
+    prior.check()
+    return prior
+
+
+def _hidden(value: Any) -> tuple[int, ...]:
+    """Return the hidden widths of an int or a sequence of ints."""
+    if isinstance(value, numbers.Integral):
+        value = (value,)
+    try:
+        widths = tuple(value)
+    except TypeError:
+        raise ValueError(
+            f"hidden_layer_sizes={value!r} must be an integer or a sequence of integers >= 1; () is a linear model."
+        ) from None
+    return tuple(check_integer("hidden_layer_sizes", width, low=1, fix="() is a linear model") for width in widths)
+
+
+def _burn_in(value: Any) -> float:
+    rule = "a share of the steps with 0 <= burn_in < 1"
+    return check_real("burn_in", value, rule=rule, fix="0.5 is the default", high=1.0 - 1e-9)
+
+
+def _batch_size(value: Any) -> int | None:
+    if isinstance(value, str) and value == "auto":
+        return None
+    return check_integer("batch_size", value, low=1, fix="'auto' takes all rows of small data")
+
+
+def _device(value: Any) -> torch.device:
+    if isinstance(value, str) and value == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(value)
+        torch.empty(0, device=device)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise ValueError(f"device={value!r} cannot be used here ({error}); 'auto' takes a GPU when there is one.") from None
+    return device
+
+
+def _verbose(value: Any) -> int:
+    if isinstance(value, bool):
+        return int(value)
+    return check_integer("verbose", value, low=0, fix="0 is silent, 1 shows a progress bar")

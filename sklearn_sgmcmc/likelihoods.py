@@ -1,0 +1,235 @@
+"""Observation models: what the network's outputs mean.
+
+Each works on outputs (C, K, n) and targets (C, n, columns) and may own a few parameters per chain besides the network's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch.nn import functional
+
+from sklearn_sgmcmc._typing import Outputs, PerChain, Rows, Theta
+
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+LOG_NOISE_PRIOR_SCALE = 2.0
+"""The log noise standard deviation of a standardised target has the prior N(0, 2^2)."""
+NOISE_FLOOR = 1e-3
+"""Least noise standard deviation of a heteroscedastic head, as a share of the target's."""
+
+
+class Likelihood(Protocol):
+    """An observation model. Gradients are of -sum_rows weight * log f."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs that the network must have."""
+
+    @property
+    def n_params(self) -> int:
+        """Parameters per chain beyond the network's."""
+
+    @property
+    def stiff(self) -> bool:
+        """Whether the curvature can grow without bound while the chain runs (a learned noise level)."""
+
+    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
+        """Return log f of each row, shape (C, n)."""
+
+    def gradient(
+        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
+    ) -> tuple[Outputs, torch.Tensor]:
+        """Return the derivatives by the outputs (C, K, n) and by ``extra`` (C, n_params); weight is (C, n)."""
+
+    def prior_value(self, extra: Theta) -> PerChain:
+        """Return -log prior of ``extra``, shape (C,), float64."""
+
+    def prior_grad(self, extra: Theta) -> Theta:
+        """Return its gradient, shape (C, n_params)."""
+
+    def mean(self, outputs: Outputs) -> Outputs:
+        """Return the conditional mean of the (encoded) target, (C, n_classes or n_targets, n)."""
+
+
+class NoExtra:
+    """An observation model whose only parameters are the network's."""
+
+    n_params = 0
+    stiff = False
+
+    def prior_value(self, extra: Theta) -> PerChain:
+        """Return zeros: there are no parameters."""
+        return torch.zeros(len(extra), dtype=torch.float64, device=extra.device)
+
+    def prior_grad(self, extra: Theta) -> Theta:
+        """Return an empty gradient."""
+        return extra
+
+
+@dataclass(frozen=True)
+class Categorical(NoExtra):
+    """Class probabilities softmax(outputs); targets are one-hot rows."""
+
+    n_classes: int
+
+    @property
+    def n_outputs(self) -> int:
+        """One logit per class."""
+        return self.n_classes
+
+    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
+        """Return log p(class) of each row."""
+        return (outputs.log_softmax(1) * target.transpose(1, 2)).sum(1)
+
+    def gradient(
+        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
+    ) -> tuple[Outputs, torch.Tensor]:
+        """Return weight (p - target)."""
+        return (outputs.softmax(1) - target.transpose(1, 2)) * weight.unsqueeze(1), extra
+
+    def mean(self, outputs: Outputs) -> Outputs:
+        """Return the class probabilities."""
+        return outputs.softmax(1)
+
+
+class Gaussian(Protocol):
+    """An observation model with a Gaussian target: it can also tell the noise."""
+
+    def mean(self, outputs: Outputs) -> Outputs:
+        """Return the conditional mean (C, n_targets, n)."""
+
+    def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
+        """Return the noise standard deviation, broadcastable to (C, n_targets, n), in units of the standardised target."""
+
+
+@dataclass(frozen=True)
+class FixedNoise(NoExtra):
+    """y = f(x) + N(0, sd^2) with known sd, one per target, in units of the standardised target."""
+
+    sd: tuple[float, ...]
+
+    @property
+    def n_outputs(self) -> int:
+        """One mean per target."""
+        return len(self.sd)
+
+    def _sd(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(self.sd, dtype=like.dtype, device=like.device)[None, :, None]
+
+    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
+        """Return the Gaussian log density of each row, summed over targets."""
+        sd = self._sd(outputs)
+        return (-0.5 * ((target.transpose(1, 2) - outputs) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
+
+    def gradient(
+        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
+    ) -> tuple[Outputs, torch.Tensor]:
+        """Return weight (f - y) / sd^2."""
+        precision = self._sd(outputs).square().reciprocal()
+        return (outputs - target.transpose(1, 2)) * (weight.unsqueeze(1) * precision), extra
+
+    def mean(self, outputs: Outputs) -> Outputs:
+        """Return the outputs."""
+        return outputs
+
+    def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
+        """Return the known sd."""
+        return self._sd(outputs)
+
+
+@dataclass(frozen=True)
+class HomoscedasticNoise:
+    """y = f(x) + N(0, sd^2) with one learned log sd per target and chain, log sd ~ N(0, 2^2)."""
+
+    n_targets: int
+    stiff = True
+
+    @property
+    def n_outputs(self) -> int:
+        """One mean per target."""
+        return self.n_targets
+
+    @property
+    def n_params(self) -> int:
+        """One log sd per target."""
+        return self.n_targets
+
+    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
+        """Return the Gaussian log density of each row, summed over targets."""
+        log_sd = extra.unsqueeze(2)
+        residual = (target.transpose(1, 2) - outputs) * torch.exp(-log_sd)
+        return (-0.5 * residual.square() - log_sd - HALF_LOG_2PI).sum(1)
+
+    def gradient(
+        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
+    ) -> tuple[Outputs, torch.Tensor]:
+        """Return weight (f - y) / sd^2 and sum weight (1 - (f - y)^2 / sd^2)."""
+        precision = torch.exp(-2.0 * extra).unsqueeze(2)
+        residual = outputs - target.transpose(1, 2)
+        by_outputs = residual * (weight.unsqueeze(1) * precision)
+        by_log_sd = (weight.unsqueeze(1) - by_outputs * residual).sum(2)
+        return by_outputs, by_log_sd
+
+    def prior_value(self, extra: Theta) -> PerChain:
+        """Return -log N(log sd; 0, 2^2)."""
+        constant = math.log(LOG_NOISE_PRIOR_SCALE) + HALF_LOG_2PI
+        return (0.5 * (extra.double() / LOG_NOISE_PRIOR_SCALE).square() + constant).sum(1)
+
+    def prior_grad(self, extra: Theta) -> Theta:
+        """Return log sd / 2^2."""
+        return extra / LOG_NOISE_PRIOR_SCALE**2
+
+    def mean(self, outputs: Outputs) -> Outputs:
+        """Return the outputs."""
+        return outputs
+
+    def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
+        """Return exp(log sd), the same for all rows."""
+        return torch.exp(extra).unsqueeze(2)
+
+
+@dataclass(frozen=True)
+class HeteroscedasticNoise(NoExtra):
+    """y = f(x) + N(0, sd(x)^2), sd(x) = softplus(s(x)) + floor; the network's outputs are (f, s), means first."""
+
+    n_targets: int
+    stiff = True
+
+    @property
+    def n_outputs(self) -> int:
+        """A mean and a noise output per target."""
+        return 2 * self.n_targets
+
+    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
+        """Return the Gaussian log density of each row, summed over targets."""
+        sd = self.noise_sd(outputs, extra)
+        return (-0.5 * ((target.transpose(1, 2) - self.mean(outputs)) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
+
+    def gradient(
+        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
+    ) -> tuple[Outputs, torch.Tensor]:
+        """Return weight (f - y) / sd^2 and weight (1 - (f - y)^2 / sd^2) / sd * sigmoid(s), stacked."""
+        mean, raw = outputs.split(self.n_targets, dim=1)
+        inverse_sd = self.noise_sd(outputs, extra).reciprocal()
+        standardised = (mean - target.transpose(1, 2)) * inverse_sd
+        weighted = weight.unsqueeze(1) * inverse_sd
+        by_mean = weighted * standardised
+        by_raw = weighted * (1.0 - standardised.square()) * torch.sigmoid(raw)
+        return torch.cat([by_mean, by_raw], dim=1), extra
+
+    def mean(self, outputs: Outputs) -> Outputs:
+        """Return f."""
+        return outputs[:, : self.n_targets]
+
+    def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
+        """Return softplus(s) + floor."""
+        return functional.softplus(outputs[:, self.n_targets :]) + NOISE_FLOOR
+
+    @staticmethod
+    def raw_from_sd(sd: torch.Tensor) -> torch.Tensor:
+        """Return s with softplus(s) + floor = sd (values below twice the floor are raised to it)."""
+        excess = (sd - NOISE_FLOOR).clamp_min(NOISE_FLOOR)
+        return excess + torch.log(-torch.expm1(-excess))

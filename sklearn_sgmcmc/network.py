@@ -1,0 +1,140 @@
+"""The multilayer perceptron on flat parameters: the only module that knows their layout.
+
+Each layer owns one block of theta that holds its weights and biases, so that a constant unit in the layer's input carries the
+bias through the same matrix products. A hidden layer's block is row-major (n_in + 1, n_out), bias last; the output layer's is
+(n_out, n_in + 1), because its outputs are (C, K, n), rows last: these orders need no transposed copies.
+
+``forward`` and ``pullback`` are the seam behind which another gradient kernel can be slotted in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+
+from sklearn_sgmcmc._typing import Outputs, Rows, Theta
+
+
+aten = torch.ops.aten
+
+
+class Activation(NamedTuple):
+    """An elementwise function h(z) and its pullback: (dL/dh, z, h) -> dL/dz in one fused pass."""
+
+    function: Callable[[torch.Tensor], torch.Tensor]
+    pullback: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+    gain: float
+    """Weights drawn with standard deviation gain / sqrt(n_in) keep the scale of the signal."""
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": Activation(torch.relu, lambda d, z, h: aten.threshold_backward.default(d, h, 0), 2.0**0.5),
+    "tanh": Activation(torch.tanh, lambda d, z, h: aten.tanh_backward.default(d, h), 1.0),
+    "logistic": Activation(torch.sigmoid, lambda d, z, h: aten.sigmoid_backward.default(d, h), 1.0),
+    "identity": Activation(lambda z: z, lambda d, z, h: d, 1.0),
+    "silu": Activation(functional.silu, lambda d, z, h: aten.silu_backward.default(d, z), 2.0**0.5),
+    "gelu": Activation(functional.gelu, lambda d, z, h: aten.gelu_backward.default(d, z), 2.0**0.5),
+}
+
+
+class Tape(NamedTuple):
+    """What ``pullback`` needs from ``forward``: the layers' blocks, their inputs with the constant unit, the pre-activations."""
+
+    blocks: list[torch.Tensor]
+    inputs: list[torch.Tensor]
+    pre_activations: list[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class MLP:
+    """A multilayer perceptron with ``widths`` = (n_inputs, *hidden, n_outputs) and one activation between its layers."""
+
+    widths: tuple[int, ...]
+    activation: str
+
+    @property
+    def n_params(self) -> int:
+        """Number of weights and biases."""
+        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.widths))
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs."""
+        return self.widths[-1]
+
+    def layers(self, theta: Theta) -> list[torch.Tensor]:
+        """Return each layer's block, (C, n_in + 1, n_out) or (C, n_out, n_in + 1), as a view into ``theta`` (C, >= n_params)."""
+        blocks, start = [], 0
+        for shape in self._shapes:
+            stop = start + shape[0] * shape[1]
+            blocks.append(theta[:, start:stop].view(len(theta), *shape))
+            start = stop
+        return blocks
+
+    @property
+    def _shapes(self) -> list[tuple[int, int]]:
+        shapes = [(n_in + 1, n_out) for n_in, n_out in pairwise(self.widths)]
+        return [*shapes[:-1], shapes[-1][::-1]]
+
+    def forward(self, theta: Theta, x: Rows) -> tuple[Outputs, Tape]:
+        """Return the outputs (C, K, n) of inputs ``x`` (C, n, n_inputs + 1), whose last column is the constant 1."""
+        function = ACTIVATIONS[self.activation].function
+        blocks = self.layers(theta)
+        inputs, pre_activations = [x], []
+        for block in blocks[:-1]:
+            z = bmm(inputs[-1], block)
+            pre_activations.append(z)
+            inputs.append(with_constant(function(z)))
+        return bmm(blocks[-1], inputs[-1].transpose(1, 2)), Tape(blocks, inputs, pre_activations)
+
+    def pullback(self, tape: Tape, d_outputs: Outputs) -> list[torch.Tensor]:
+        """Return the gradient blocks, each (C, block size), for the derivative ``d_outputs`` (C, K, n) of a scalar per chain."""
+        pullback = ACTIVATIONS[self.activation].pullback
+        blocks = tape.blocks
+        gradients = [bmm(d_outputs, tape.inputs[-1])]
+        delta, transposed = d_outputs.transpose(1, 2), blocks[-1]  # dL/d(layer's output), and what takes it to the layer's input
+        for layer in range(len(blocks) - 1, 0, -1):
+            z, h = tape.pre_activations[layer - 1], tape.inputs[layer][..., :-1]
+            delta = pullback(bmm(delta, transposed[..., :-1]), z, h)
+            gradients.append(bmm(tape.inputs[layer - 1].transpose(1, 2), delta))
+            transposed = blocks[layer - 1].transpose(1, 2)
+        return [gradient.flatten(1) for gradient in reversed(gradients)]
+
+    def initial_scale(self, prior_scale: float) -> torch.Tensor:
+        """Return the (n_params,) standard deviations of random initial weights; biases start at 0."""
+        gain = ACTIVATIONS[self.activation].gain
+        scales = []
+        for shape, n_in in zip(self._shapes, self.widths, strict=False):
+            block = torch.full(shape, min(gain / n_in**0.5, prior_scale), dtype=torch.float64)
+            scales.append(block)
+        for block in scales[:-1]:
+            block[-1] = 0.0
+        scales[-1][:, -1] = 0.0
+        return torch.cat([block.flatten() for block in scales])
+
+    def widen_outputs(self, theta: Theta, biases: torch.Tensor) -> Theta:
+        """Return parameters of the same network with more outputs: zero weights and ``biases`` (C, n_new) for the new ones."""
+        *hidden, last = self.layers(theta)
+        weights = last.new_zeros(len(theta), biases.shape[1], last.shape[2] - 1)
+        new = torch.cat([weights, biases.unsqueeze(2)], dim=2)
+        return torch.cat([block.flatten(1) for block in [*hidden, torch.cat([last, new], dim=1)]], dim=1)
+
+
+def with_constant(x: torch.Tensor) -> torch.Tensor:
+    """Return rows with the constant unit appended as last column."""
+    return torch.cat([x, x.new_ones(()).expand(*x.shape[:-1], 1)], dim=-1)
+
+
+def bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Batched matrix product whose bits for one chain do not depend on how many chains are computed together.
+
+    A batch of one with a vector result would take another kernel (gemv) than larger batches: it is computed twice instead.
+    """
+    if len(a) == 1 and 1 in (a.shape[1], b.shape[2]):
+        return torch.bmm(a.expand(2, -1, -1), b.expand(2, -1, -1))[:1]
+    return torch.bmm(a, b)

@@ -1,0 +1,116 @@
+"""U(theta) = -log posterior and its gradient on a minibatch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
+from sklearn_sgmcmc.batches import Batch, RowSource
+from sklearn_sgmcmc.likelihoods import Likelihood
+from sklearn_sgmcmc.network import MLP
+from sklearn_sgmcmc.priors import Prior
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A network, what its outputs mean, and a prior: together a potential over flat parameters (C, P).
+
+    theta holds the network's parameters first, then the likelihood's. ``n_rows`` counts the training rows of a chain, ``n_data``
+    is their total weight N; each is a number or a (C, 1) tensor.
+    """
+
+    network: MLP
+    likelihood: Likelihood
+    prior: Prior
+    n_rows: Coefficient
+    n_data: Coefficient
+
+    @property
+    def n_params(self) -> int:
+        """P."""
+        return self.network.n_params + self.likelihood.n_params
+
+    def bind(self, batch: Batch) -> MinibatchPotential:
+        """Return the potential seen through a minibatch of n rows: here, and only here, stands N/n."""
+        share = self.n_rows / batch.weight.shape[1]
+        share = share.to(batch.weight.dtype) if isinstance(share, torch.Tensor) else share
+        return MinibatchPotential(self, batch._replace(weight=batch.weight * share))
+
+    def initial_scale(self) -> torch.Tensor:
+        """Return the (P,) standard deviations of random initial parameters; the likelihood's start at 0."""
+        network = self.network.initial_scale(self.prior.initial_scale)
+        return torch.cat([network, torch.zeros(self.likelihood.n_params, dtype=torch.float64)])
+
+    def split(self, theta: Theta) -> tuple[Theta, Theta]:
+        """Return the network's and the likelihood's parameters."""
+        return theta[:, : self.network.n_params], theta[:, self.network.n_params :]
+
+    def prior_value(self, theta: Theta) -> PerChain:
+        """Return -log prior of all parameters, shape (C,), float64."""
+        weights, extra = self.split(theta)
+        return self.prior.value(weights) + self.likelihood.prior_value(extra)
+
+    def full_value(self, theta: Theta, source: RowSource, rows_per_chunk: int = 4096) -> PerChain:
+        """Return U over all rows of ``source``, shape (C,), float64, in chunks of rows."""
+        total = self.prior_value(theta)
+        for start in range(0, source.n_rows, rows_per_chunk):
+            index = torch.arange(start, min(start + rows_per_chunk, source.n_rows), device=theta.device)
+            batch = source.take(index[None])
+            total = total + MinibatchPotential(self, Batch(*(t.expand(len(theta), *t.shape[1:]) for t in batch))).data_value(theta)
+        return total
+
+
+@dataclass(frozen=True)
+class MinibatchPotential:
+    """A posterior with a minibatch bound, whose weights already carry N/n."""
+
+    posterior: Posterior
+    batch: Batch
+
+    @property
+    def n_data(self) -> Coefficient:
+        """Total sample weight N."""
+        return self.posterior.n_data
+
+    def grad(self, theta: Theta) -> Theta:
+        """Return the stochastic gradient of U, shape (C, P)."""
+        posterior, batch = self.posterior, self.batch
+        weights, extra = posterior.split(theta)
+        outputs, tape = posterior.network.forward(theta, batch.x)
+        d_outputs, d_extra = posterior.likelihood.gradient(outputs, extra, batch.target, batch.weight)
+        blocks = posterior.network.pullback(tape, d_outputs)
+        if posterior.likelihood.n_params == 0:
+            return torch.cat(blocks, dim=1) + posterior.prior.grad(weights)
+        return torch.cat([*blocks, d_extra], dim=1) + torch.cat(
+            [posterior.prior.grad(weights), posterior.likelihood.prior_grad(extra)], dim=1
+        )
+
+    def data_value(self, theta: Theta) -> PerChain:
+        """Return -sum weight log f over the minibatch, shape (C,), summed in float64."""
+        outputs, _ = self.posterior.network.forward(theta, self.batch.x)
+        _, extra = self.posterior.split(theta)
+        log_density = self.posterior.likelihood.log_density(outputs, extra, self.batch.target)
+        return -(log_density.double() * self.batch.weight).sum(1)
+
+    def value(self, theta: Theta) -> PerChain:
+        """Return U, shape (C,), summed in float64."""
+        return self.data_value(theta) + self.posterior.prior_value(theta)
+
+    def value_and_grad(self, theta: Theta) -> tuple[PerChain, Theta]:
+        """Return both."""
+        return self.value(theta), self.grad(theta)
+
+    def autograd(self, theta: Theta) -> Theta:
+        """Return the gradient by automatic differentiation: the reference for ``grad``."""
+        with torch.enable_grad():
+            leaf = theta.detach().requires_grad_()
+            return torch.autograd.grad(self.value(leaf).sum(), leaf)[0]
+
+    def hvp(self, theta: Theta, vector: Theta) -> Theta:
+        """Return the Hessian of U at ``theta`` times ``vector``, shape (C, P)."""
+        with torch.enable_grad():
+            leaf = theta.detach().requires_grad_()
+            gradient = torch.autograd.grad(self.value(leaf).sum(), leaf, create_graph=True)[0]
+            return torch.autograd.grad((gradient * vector).sum(), leaf)[0]

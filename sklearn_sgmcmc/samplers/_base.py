@@ -1,0 +1,89 @@
+"""What a sampler is: a hyperparameter record with two pure functions, ``init`` and ``step``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Protocol
+
+import torch
+
+from sklearn_sgmcmc._parameters import Parameters
+from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
+
+Law = Literal["exact", "small step", "biased", "optimiser"]
+
+
+class State(Protocol):
+    """What a sampler carries from step to step: ``theta`` (C, P) and whatever else, each with the leading chain axis."""
+
+    @property
+    def theta(self) -> Theta:
+        """The parameters, shape (C, P)."""
+
+
+class Sampler(Parameters):
+    """Base of all samplers.
+
+    A sampler is a dataclass: its fields are its hyperparameters, each a float or a (C, 1) tensor. It knows no data, network,
+    schedule or device. ``step`` never writes to its arguments and never synchronises with the host.
+
+    Class facts, shown in the registry's table:
+
+    law : "exact" at any step size, "small step" (the target as epsilon -> 0), "biased" (another law at any fixed
+        hyperparameters) or "optimiser" (keeps only the last state of each chain).
+    affine : "yes" if a step on a Gaussian target is an affine map plus noise, "frozen" if it is once adaptation is held, "no".
+    default_learning_rate : epsilon * N when the estimator's ``learning_rate`` is None.
+    step_is_learning_rate : True if the step size is used as it stands, without the division by N (Adam).
+    allows_zero_temperature : whether tau = 0 is a valid run.
+    source : the paper and the algorithm in it.
+    """
+
+    law: Law
+    affine: ClassVar[Literal["yes", "frozen", "no"]] = "yes"
+    default_learning_rate: ClassVar[float]
+    step_is_learning_rate: ClassVar[bool] = False
+    allows_zero_temperature: ClassVar[bool] = True
+    source: ClassVar[str]
+
+    @property
+    def needs_independent_batches(self) -> bool:
+        """Whether the rows of every batch must be drawn independently (a correction for gradient noise is on)."""
+        return False
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+
+    def effective_temperature(self, temperature: float) -> float | None:
+        """Return the temperature that the chain really samples at as epsilon -> 0, or None if there is no such number."""
+        return temperature
+
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> Any:
+        """Return the state that starts at ``theta``."""
+        raise NotImplementedError
+
+    def step(self, state: Any, potential: Potential, noise: Noise, control: Control) -> Any:
+        """Return the state after one step."""
+        raise NotImplementedError
+
+
+def scale(coefficient: Coefficient, tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``coefficient * tensor`` in the tensor's dtype.
+
+    Coefficients are formed in float64 and rounded once, so that a float and a (C, 1) tensor give the same bits.
+    """
+    if isinstance(coefficient, torch.Tensor):
+        return coefficient.to(tensor.dtype) * tensor
+    return coefficient * tensor
+
+
+def sqrt(coefficient: Coefficient) -> Coefficient:
+    """Return the square root of a coefficient."""
+    if isinstance(coefficient, torch.Tensor):
+        return coefficient.sqrt()
+    return math.sqrt(coefficient)
+
+
+def check_field(sampler: Sampler, name: str, rule: str, holds: bool | torch.Tensor) -> None:
+    """Raise ValueError, naming the field, its value and the rule, unless it holds for every chain."""
+    if not bool(torch.as_tensor(holds).all()):
+        raise ValueError(f"{type(sampler).__name__}.{name}={getattr(sampler, name)!r} is outside its domain: {rule}.")

@@ -1,0 +1,123 @@
+"""The zero-temperature, no-noise end of the interface: a batch of chains is a deep ensemble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+
+from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
+from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, scale
+
+
+class SGDState(NamedTuple):
+    """theta and the velocity, both (C, P)."""
+
+    theta: Theta
+    velocity: Theta
+
+
+@dataclass(eq=False)
+class SGD(Sampler):
+    """Stochastic gradient descent with heavy-ball momentum on the potential: each chain ends at a posterior mode.
+
+    v <- m v - eps g;   theta <- theta + v.   Only the last state of each chain is kept. No noise, no temperature.
+
+    Source: Polyak 1964.
+
+    Parameters
+    ----------
+    momentum : float in [0, 1), default 0.9
+        m, dimensionless.
+    """
+
+    momentum: Coefficient = 0.9
+
+    law: ClassVar[Law] = "optimiser"
+    default_learning_rate: ClassVar[float] = 0.03
+    source: ClassVar[str] = "Polyak 1964"
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        check_field(self, "momentum", "0 <= momentum < 1", (self.momentum >= 0) & (self.momentum < 1))
+
+    def effective_temperature(self, temperature: float) -> float | None:
+        """An optimiser has none."""
+        return None
+
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SGDState:
+        """Start at ``theta`` at rest."""
+        return SGDState(theta, torch.zeros_like(theta))
+
+    def step(self, state: SGDState, potential: Potential, noise: Noise, control: Control) -> SGDState:
+        """Advance by one step."""
+        v = scale(self.momentum, state.velocity) - scale(control.step_size, potential.grad(state.theta))
+        return SGDState(state.theta + v, v)
+
+
+class AdamState(NamedTuple):
+    """theta and the two moving averages (C, P); the step count (C, 1)."""
+
+    theta: Theta
+    mean: Theta
+    square: Theta
+    count: torch.Tensor
+
+
+@dataclass(eq=False)
+class Adam(Sampler):
+    """Adam on the mean loss U / N: each chain ends near a posterior mode.
+
+    m <- b1 m + (1 - b1) g/N;   v <- b2 v + (1 - b2) (g/N)^2;
+    theta <- theta - learning_rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + delta).
+
+    The step is the learning rate itself: it has no N. Only the last state of each chain is kept. No noise, no temperature.
+
+    Source: Kingma & Ba 2015, Algorithm 1.
+
+    Parameters
+    ----------
+    beta1, beta2 : floats in [0, 1), default 0.9 and 0.999
+        Memories of the two averages, dimensionless.
+    delta : float > 0, default 1e-8
+        Keeps the division finite; units of g/N.
+    """
+
+    beta1: Coefficient = 0.9
+    beta2: Coefficient = 0.999
+    delta: Coefficient = 1e-8
+
+    law: ClassVar[Law] = "optimiser"
+    affine = "no"
+    default_learning_rate: ClassVar[float] = 1e-3
+    step_is_learning_rate: ClassVar[bool] = True
+    source: ClassVar[str] = "Kingma & Ba 2015, Algorithm 1"
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        for name in ("beta1", "beta2"):
+            beta = getattr(self, name)
+            check_field(self, name, f"0 <= {name} < 1", (beta >= 0) & (beta < 1))
+        check_field(self, "delta", "a number > 0", self.delta > 0)
+
+    def effective_temperature(self, temperature: float) -> float | None:
+        """An optimiser has none."""
+        return None
+
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> AdamState:
+        """Start at ``theta`` with empty averages."""
+        zero = torch.zeros_like(theta)
+        return AdamState(theta, zero, zero, torch.zeros_like(theta[:, :1]))
+
+    def step(self, state: AdamState, potential: Potential, noise: Noise, control: Control) -> AdamState:
+        """Advance by one step."""
+        b1, b2 = self.beta1, self.beta2
+        t = state.count + 1
+        g = scale(1.0 / potential.n_data, potential.grad(state.theta))
+        m = scale(b1, state.mean) + scale(1.0 - b1, g)
+        v = scale(b2, state.square) + scale(1.0 - b2, g * g)
+        m_hat = m / (1.0 - b1**t)
+        v_hat = v / (1.0 - b2**t)
+        delta = self.delta.to(v.dtype) if isinstance(self.delta, torch.Tensor) else self.delta
+        return AdamState(state.theta - scale(control.step_size, m_hat / (v_hat.sqrt() + delta)), m, v, t)
