@@ -78,7 +78,7 @@ class Schedule(Parameters):
         step_size = self.step_size(t, n_steps, steps_per_epoch)
         temperature = self.temperature(t, n_steps)
         first = min(int(burn_in * n_steps), n_steps - 1)
-        weight = self.draw_weight(step_size, temperature)
+        weight = self.draw_weight(step_size, temperature).copy()
         weight[:first] = 0.0
         collect = _equal_increments(weight, n_draws)
         adapt = t < np.argmax(collect)

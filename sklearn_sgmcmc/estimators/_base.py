@@ -30,6 +30,7 @@ from sklearn_sgmcmc.predictive import Ensemble, Statistic, row_chunks
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Schedule, Timeline
+from sklearn_sgmcmc.threads import one_thread
 
 HOT = 10.0
 """A chain whose mean potential lies above its start by more than this times tau P has diverged: 20 times too hot."""
@@ -202,7 +203,8 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     def _moments(self, X: Any, statistic: Statistic) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean and variance over draws of a statistic: two (n_rows, columns) float64 arrays."""
         ensemble = self._ensemble()
-        parts = [ensemble.moments(self._scaled(X, rows), statistic) for rows in row_chunks(X.shape[0])]
+        with one_thread():
+            parts = [ensemble.moments(self._scaled(X, rows), statistic) for rows in row_chunks(X.shape[0])]
         mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
         if not np.isfinite(mean).all():
             raise ValueError("X is so far from the training rows that the network's outputs overflow; check its units.")
@@ -220,9 +222,12 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
                 raise ValueError(f"n_draws={n_draws} exceeds the {stored} stored draws; ask for at most that many.")
             random = check_random_state(random_state)
             ensemble = ensemble.subset(random.choice(stored, size=n_draws, replace=False))
-        return np.concatenate(
-            [ensemble.values(self._scaled(X, rows), statistic) for rows in row_chunks(X.shape[0])], axis=1
-        )
+        return np.concatenate([self._values(ensemble, X, statistic, rows) for rows in row_chunks(X.shape[0])], axis=1)
+
+    def _values(self, ensemble: Ensemble, X: Any, statistic: Statistic, rows: slice) -> NDArray[np.float64]:
+        """Return a statistic at every draw of an ensemble for some rows, (M, n, columns) float64."""
+        with one_thread():
+            return ensemble.values(self._scaled(X, rows), statistic)
 
     def __sklearn_tags__(self) -> Any:
         """Accept sparse input."""

@@ -22,7 +22,7 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         injected noise; ``effective_temperature_`` tells what is sampled. Predictions use the untempered likelihood.
     learning_rate : float > 0 or None, default None
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. None is the sampler's
-        default (0.1 for "sgld" and "msgld", 0.03 for "sghmc" and "sgd", 0.001 for "adam"), which a learned noise level may reduce
+        default (0.1 for "sgld", 0.2 for "msgld", 0.03 for "sghmc" and "sgd", 0.001 for "adam"), which a learned noise level may reduce
         (see ``learning_rate_``).
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.

@@ -167,7 +167,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         ensemble = ensemble.subset(random.choice(len(ensemble.draws), size=n_samples))
         parts = []
         for rows in row_chunks(X.shape[0]):
-            both = ensemble.values(self._scaled(X, rows), self._mean_and_sd)
+            both = self._values(ensemble, X, self._mean_and_sd, rows)
             mean, sd = np.split(both, 2, axis=2)
             parts.append(mean + sd * random.standard_normal(mean.shape))
         samples = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
@@ -192,7 +192,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         ensemble = self._ensemble()
         parts = []
         for rows in row_chunks(X.shape[0]):
-            mean, sd = np.split(ensemble.values(self._scaled(X, rows), self._mean_and_sd), 2, axis=2)
+            mean, sd = np.split(self._values(ensemble, X, self._mean_and_sd, rows), 2, axis=2)
             parts.append(np.stack([_mixture_quantile(mean, sd, level) for level in levels]))
         values = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
         return self._output(values, X)
@@ -231,7 +231,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         ensemble = self._ensemble()
         parts = []
         for rows in row_chunks(X.shape[0]):
-            mean, sd = np.split(ensemble.values(self._scaled(X, rows), self._mean_and_sd), 2, axis=2)
+            mean, sd = np.split(self._values(ensemble, X, self._mean_and_sd, rows), 2, axis=2)
             log_density = -0.5 * ((target[rows] - mean) / sd) ** 2 - np.log(sd) - 0.5 * math.log(2 * math.pi)
             parts.append(np.logaddexp.reduce(log_density.sum(axis=2), axis=0) - math.log(len(mean)))
         return np.concatenate(parts) - np.log(self._y_scaling.scale).sum()

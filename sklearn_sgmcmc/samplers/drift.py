@@ -45,7 +45,7 @@ class MSGLD(Sampler):
     smoothing: Coefficient = 0.9
     variant: Literal["printed", "rescaled", "recipe"] = "printed"
 
-    default_learning_rate: ClassVar[float] = 0.1
+    default_learning_rate: ClassVar[float] = 0.2
     source: ClassVar[str] = "Kim, Song & Liang 2020, Algorithm 1"
 
     @property

@@ -12,7 +12,7 @@ from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, scale, sqrt
 
 
 class KineticState(NamedTuple):
-    """theta and the momentum r, both (C, P); r has the law N(0, tau I) as eps -> 0, whatever the step size."""
+    """theta and the momentum r, both (C, P); in equilibrium r has variance 2 tau / (2 - friction) as eps -> 0."""
 
     theta: Theta
     momentum: Theta

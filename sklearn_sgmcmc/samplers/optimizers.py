@@ -108,7 +108,7 @@ class Adam(Sampler):
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> AdamState:
         """Start at ``theta`` with empty averages."""
         zero = torch.zeros_like(theta)
-        return AdamState(theta, zero, zero, torch.zeros_like(theta[:, :1]))
+        return AdamState(theta, zero, zero, torch.zeros(len(theta), 1, dtype=torch.float64, device=theta.device))
 
     def step(self, state: AdamState, potential: Potential, noise: Noise, control: Control) -> AdamState:
         """Advance by one step."""
@@ -117,7 +117,7 @@ class Adam(Sampler):
         g = scale(1.0 / potential.n_data, potential.grad(state.theta))
         m = scale(b1, state.mean) + scale(1.0 - b1, g)
         v = scale(b2, state.square) + scale(1.0 - b2, g * g)
-        m_hat = m / (1.0 - b1**t)
-        v_hat = v / (1.0 - b2**t)
+        m_hat = scale(1.0 / (1.0 - b1**t), m)
+        v_hat = scale(1.0 / (1.0 - b2**t), v)
         delta = self.delta.to(v.dtype) if isinstance(self.delta, torch.Tensor) else self.delta
         return AdamState(state.theta - scale(control.step_size, m_hat / (v_hat.sqrt() + delta)), m, v, t)

@@ -1,0 +1,75 @@
+"""The hand-written gradient equals automatic differentiation."""
+
+import numpy as np
+import pytest
+import torch
+
+from sklearn_sgmcmc.batches import Batch
+from sklearn_sgmcmc.likelihoods import Categorical, FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
+from sklearn_sgmcmc.network import ACTIVATIONS, MLP, with_constant
+from sklearn_sgmcmc.posterior import Posterior
+from sklearn_sgmcmc.priors import Normal
+
+LIKELIHOODS = [Categorical(3), Categorical(1), FixedNoise((0.5, 2.0)), HomoscedasticNoise(2), HeteroscedasticNoise(2)]
+
+
+def potential(activation, likelihood, hidden, n_chains=3, n_rows=7, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    network = MLP((4, *hidden, likelihood.n_outputs), activation)
+    posterior = Posterior(network, likelihood, Normal(1.3), 20.0, 20.0)
+    x = torch.randn(n_chains, n_rows, 4, generator=generator, dtype=dtype)
+    if isinstance(likelihood, Categorical):
+        labels = torch.randint(likelihood.n_classes, (n_chains, n_rows), generator=generator)
+        target = torch.eye(likelihood.n_classes, dtype=dtype)[labels]
+    else:
+        target = torch.randn(n_chains, n_rows, 2, generator=generator, dtype=dtype)
+    weight = torch.rand(n_chains, n_rows, generator=generator, dtype=dtype)
+    theta = torch.randn(n_chains, posterior.n_params, generator=generator, dtype=dtype)
+    return posterior.bind(Batch(with_constant(x), target, weight)), theta
+
+
+@pytest.mark.parametrize("n_chains", [1, 3])
+@pytest.mark.parametrize("hidden", [(), (5,), (5, 4)])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: f"{type(x).__name__}{x.n_outputs}")
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradient_equals_autograd(activation, likelihood, hidden, n_chains):
+    bound, theta = potential(activation, likelihood, hidden, n_chains)
+    reference = bound.autograd(theta)
+    assert (bound.grad(theta) - reference).abs().max() <= 1e-10 * (1 + reference.abs().max())
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: f"{type(x).__name__}{x.n_outputs}")
+def test_hessian_product_equals_a_finite_difference(likelihood):
+    bound, theta = potential("tanh", likelihood, (5,))
+    vector = torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    step = 1e-5
+    difference = (bound.grad(theta + step * vector) - bound.grad(theta - step * vector)) / (2 * step)
+    product = bound.hvp(theta, vector)
+    assert (product - difference).abs().max() < 1e-7 * (1 + product.abs().max())
+
+
+def test_minibatch_gradient_is_unbiased_over_all_batches():
+    """The mean over all pairs of rows is the full-data gradient: N/n stands once, and the prior is counted once."""
+    rng = np.random.RandomState(0)
+    x, target = torch.from_numpy(rng.randn(6, 2)), torch.from_numpy(rng.randn(6, 1))
+    weight = torch.from_numpy(rng.rand(6) + 0.5)
+    posterior = Posterior(MLP((2, 3, 1), "tanh"), FixedNoise((0.7,)), Normal(0.5), 6.0, float(weight.sum()))
+    theta = torch.from_numpy(rng.randn(1, posterior.n_params))
+
+    def grad(rows):
+        return posterior.bind(Batch(with_constant(x[rows])[None], target[rows][None], weight[rows][None])).grad(theta)
+
+    pairs = [grad([i, j]) for i in range(6) for j in range(i)]
+    assert torch.allclose(torch.stack(pairs).mean(0), grad(list(range(6))), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n_rows", [1, 5, 64, 150])
+@pytest.mark.parametrize("likelihood", [Categorical(3), FixedNoise((0.5, 2.0)), HomoscedasticNoise(2)], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("hidden", [(), (1,), (30, 30), (50,)])
+def test_gradient_bits_of_a_chain_do_not_depend_on_its_company(dtype, n_rows, likelihood, hidden):
+    bound, theta = potential("relu", likelihood, hidden, n_chains=8, n_rows=n_rows, dtype=dtype)
+    together = bound.grad(theta)
+    for n_chains in (1, 2, 4):
+        part = type(bound)(bound.posterior, Batch(*(tensor[:n_chains] for tensor in bound.batch)))
+        assert torch.equal(part.grad(theta[:n_chains]), together[:n_chains])

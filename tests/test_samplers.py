@@ -1,0 +1,228 @@
+"""The shipped samplers have the laws that they are documented to have."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from laws import Quadratic, RecordedNoise, covariance, spectral_radius, variance
+
+from sklearn_sgmcmc._typing import Control
+from sklearn_sgmcmc.noise import BlockNoise, noise_generators
+from sklearn_sgmcmc.samplers import MSGLD, SAMPLERS, SGD, SGHMC, SGLD, Adam
+
+
+def arma(p1, p2, psi, q):
+    """Return the variance of x_t = p1 x_{t-1} + p2 x_{t-2} + v_t + psi v_{t-1}, Var v = q."""
+    return q * ((1 + psi**2) * (1 - p2) + 2 * psi * p1) / ((1 + p2) * ((1 - p2) ** 2 - p1**2))
+
+
+def sgld_law(sampler, lam, eps, tau, s2):
+    return (2 * tau + eps * s2) / (lam * (2 - eps * lam))
+
+
+def sghmc_law(sampler, lam, eps, tau, s2):
+    f, h = sampler.friction, eps * lam
+    q = 2 * f * eps * tau + eps**2 * (s2 - sampler.gradient_noise)
+    return q * (2 - f) / (f * h * (4 - 2 * f - h))
+
+
+def msgld_law(sampler, lam, eps, tau, s2):
+    a, b = sampler.bias_factor, sampler.smoothing
+    if sampler.variant == "rescaled":  # the printed form at eps / (1 + a) with the noise of eps
+        eps, tau, s2 = eps / (1 + a), tau * (1 + a), s2
+    h = eps * lam
+    p1, p2 = 1 + b - h, -(b * (1 - h) + a * h * (1 - b))
+    injected = arma(p1, p2, -b, 2 * eps * tau) + arma(p1, p2, -(b - a * (1 - b)), eps**2 * s2)
+    if sampler.variant == "recipe":  # (1 - b) zeta sqrt(2 tau / (a eps)) enters m, and eps a m enters theta one step later
+        injected += arma(p1, p2, 0.0, (eps * a * (1 - b)) ** 2 * 2 * tau / (a * eps))
+    return injected
+
+
+def random_settings(index):
+    rng = np.random.RandomState(index)
+    lam = rng.uniform(0.5, 3)
+    return lam, rng.uniform(0.01, 0.3) / lam, rng.uniform(0.1, 2), rng.uniform(0, 2), rng
+
+
+TABLE = {
+    "sgld": (lambda rng: SGLD(), sgld_law),
+    "sghmc": (lambda rng: SGHMC(friction=rng.uniform(0.05, 1)), sghmc_law),
+    "sghmc, noise estimated": (lambda rng: SGHMC(friction=rng.uniform(0.5, 1), gradient_noise=rng.uniform(0, 0.5)), sghmc_law),
+    "msgld printed": (lambda rng: MSGLD(bias_factor=rng.uniform(0, 3), smoothing=rng.uniform(0, 0.9)), msgld_law),
+    "msgld rescaled": (lambda rng: MSGLD(rng.uniform(0, 3), rng.uniform(0, 0.9), "rescaled"), msgld_law),
+    "msgld recipe": (lambda rng: MSGLD(rng.uniform(0.1, 3), rng.uniform(0, 0.9), "recipe"), msgld_law),
+}
+
+
+@pytest.mark.parametrize("index", range(10))
+@pytest.mark.parametrize("row", TABLE)
+def test_variance_on_a_gaussian_equals_the_closed_form(row, index):
+    make, law = TABLE[row]
+    lam, eps, tau, s2, rng = random_settings(index)
+    sampler = make(rng)
+    found = variance(sampler, curvature=lam, step_size=eps, temperature=tau, gradient_variance=s2)
+    assert found == pytest.approx(law(sampler, lam, eps, tau, s2), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "s2", "expected"), [(1, 0.9, 0, 0.291130), (1, 0.9, 1, 0.31123), (3, 0.5, 1, 0.23750), (10, 0.99, 1, 0.39831)]
+)
+def test_printed_msgld_has_the_reference_variances(a, b, s2, expected):
+    found = variance(MSGLD(a, b), curvature=2.0, step_size=0.05, temperature=0.7, gradient_variance=s2)
+    assert found == pytest.approx(expected, abs=6e-6)
+
+
+@pytest.mark.parametrize(("a", "b", "expected"), [(1, 0.9, 1.0015), (10, 0.9, 1.0108), (10, 0.99, 1.0097)])
+def test_recipe_msgld_is_unbiased_at_small_step(a, b, expected):
+    assert variance(MSGLD(a, b, "recipe"), curvature=1.0, step_size=1e-3, temperature=1.0) == pytest.approx(expected, abs=6e-5)
+
+
+@pytest.mark.parametrize("a", [0.5, 1.0, 10.0])
+def test_printed_msgld_targets_temperature_over_one_plus_a(a):
+    found = variance(MSGLD(a, 0.9), curvature=1.0, step_size=1e-6, temperature=1.0)
+    assert found == pytest.approx(MSGLD(a).effective_temperature(1.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("sampler", [SGLD(), SGHMC(), MSGLD(variant="recipe"), MSGLD(bias_factor=0.0)])
+def test_small_step_law_is_the_target(sampler):
+    assert variance(sampler, curvature=1.0, step_size=1e-5, temperature=0.7) == pytest.approx(0.7, rel=1e-3)
+
+
+@pytest.mark.parametrize("index", range(10))
+def test_momentum_variance_of_sghmc_equals_the_closed_form(index):
+    """Var v = 2 q / [f (4 - 2 f - h)] for v = sqrt(eps) r."""
+    lam, eps, tau, s2, rng = random_settings(index)
+    f = rng.uniform(0.05, 1)
+    q = 2 * f * eps * tau + eps**2 * s2
+    found = covariance(SGHMC(f), curvature=lam, step_size=eps, temperature=tau, gradient_variance=s2)[1, 1]
+    assert found == pytest.approx(2 * q / (eps * f * (4 - 2 * f - eps * lam)), rel=1e-6)
+
+
+@pytest.mark.parametrize(("sampler", "edge"), [(SGLD(), 2.0), (SGHMC(0.3), 4 - 0.6), (MSGLD(3.0, 0.5), 0.5)])
+def test_stability_edge(sampler, edge):
+    """MSGLD at a = 3, b = 1/2: h [a (1 - b) - b] < 1 - b gives h < 1/2."""
+    assert spectral_radius(sampler, curvature=1.0, step_size=edge * (1 - 1e-6), temperature=1.0) < 1
+    assert spectral_radius(sampler, curvature=1.0, step_size=edge * (1 + 1e-6), temperature=1.0) > 1
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_zero_temperature_converges_to_the_mode(row):
+    make, _ = TABLE[row]
+    sampler = make(np.random.RandomState(0))
+    if hasattr(sampler, "gradient_noise"):
+        sampler.gradient_noise = 0.0  # subtracting gradient noise needs injected noise
+    assert variance(sampler, curvature=1.0, step_size=0.05, temperature=0.0) == pytest.approx(0.0, abs=1e-15)
+
+
+@pytest.mark.parametrize("variant", ["printed", "rescaled", "recipe"])
+def test_msgld_without_bias_is_sgld_bit_for_bit(variant):
+    noise = [BlockNoise(noise_generators((3,), range(2), torch.device("cpu"))) for _ in range(2)]
+    potential, control = Quadratic(1.3, 0.1), Control(0.03, 0.8, adapt=False, collect=False)
+    start = torch.randn(6, 50, generator=torch.Generator().manual_seed(0))
+    states = [sampler.init(start, potential, n, control) for sampler, n in zip((SGLD(), MSGLD(0.0, 0.9, variant)), noise, strict=True)]
+    for _ in range(20):
+        states = [s.step(x, potential, n, control) for s, x, n in zip((SGLD(), MSGLD(0.0, 0.9, variant)), states, noise, strict=True)]
+    assert torch.equal(states[0].theta, states[1].theta)
+
+
+def run(sampler, control, start, n_steps=25, curvature=1.3):
+    noise = BlockNoise(noise_generators((3,), range(-(-len(start) // 4)), torch.device("cpu")))
+    state = sampler.init(start, Quadratic(curvature, 0.1), noise, control)
+    for _ in range(n_steps):
+        state = sampler.step(state, Quadratic(curvature, 0.1), noise, control)
+    return state.theta
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_float_and_a_tensor_of_hyperparameters_give_the_same_bits(name):
+    start = torch.randn(8, 30, generator=torch.Generator().manual_seed(0))
+    column = torch.ones(8, 1, dtype=torch.float64)
+    fields = SAMPLERS[name]().get_params()
+    tensors = {key: column * value if isinstance(value, float) else value for key, value in fields.items()}
+    floats = run(SAMPLERS[name](), Control(0.03, 0.8, True, False), start)
+    batched = run(SAMPLERS[name](**tensors), Control(0.03 * column, 0.8 * column, True, False), start)
+    assert torch.equal(floats, batched)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_step_never_writes_to_its_arguments(name):
+    sampler, control = SAMPLERS[name](), Control(0.03, 0.8, True, False)
+    noise = BlockNoise(noise_generators((3,), range(1), torch.device("cpu")))
+    state = sampler.init(torch.randn(4, 9), Quadratic(1.0, 0.1), noise, control)
+    before = [field.clone() for field in state]
+    sampler.step(state, Quadratic(1.0, 0.1), noise, control)
+    assert all(torch.equal(left, right) for left, right in zip(before, state, strict=True))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_state_field_has_the_chain_axis(name):
+    sampler, control = SAMPLERS[name](), Control(0.03, 0.8, True, False)
+    state = sampler.init(torch.randn(4, 9), Quadratic(1.0), RecordedNoise(), control)
+    assert all(len(field) == 4 for field in sampler.step(state, Quadratic(1.0), RecordedNoise(), control))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_docstring_has_the_source_of_the_update(name):
+    assert SAMPLERS[name].source.split(",")[0].split(" ")[0] in inspect.getdoc(SAMPLERS[name])
+    assert "Source:" in inspect.getdoc(SAMPLERS[name])
+
+
+def test_sgd_is_torchs():
+    theta = torch.randn(3, 5, dtype=torch.float64)
+    leaf = theta.clone().requires_grad_()
+    reference = torch.optim.SGD([leaf], lr=0.03, momentum=0.9)
+    state = SGD().init(theta, Quadratic(1.3), RecordedNoise(), Control(0.03, 0.0, True, False))
+    for _ in range(30):
+        reference.zero_grad()
+        Quadratic(1.3).value(leaf).sum().backward()
+        reference.step()
+        state = SGD().step(state, Quadratic(1.3), RecordedNoise(), Control(0.03, 0.0, True, False))
+    torch.testing.assert_close(state.theta, leaf.detach(), rtol=1e-12, atol=1e-14)
+
+
+def test_adam_is_torchs_on_the_mean_loss():
+    theta = torch.randn(3, 5, dtype=torch.float64)
+    leaf = theta.clone().requires_grad_()
+    reference = torch.optim.Adam([leaf], lr=0.01)
+    potential, control = Quadratic(1.3, n_data=50.0), Control(0.01, 0.0, True, False)
+    state = Adam().init(theta, potential, RecordedNoise(), control)
+    for _ in range(30):
+        reference.zero_grad()
+        (potential.value(leaf).sum() / 50.0).backward()
+        reference.step()
+        state = Adam().step(state, potential, RecordedNoise(), control)
+    torch.testing.assert_close(state.theta, leaf.detach(), rtol=1e-10, atol=1e-12)
+
+
+def test_momentum_follows_a_change_of_step_size():
+    """A velocity in units of a step is sqrt(eps) r: when eps jumps to eps', it is rescaled by sqrt(eps' / eps)."""
+    sampler, one = SGHMC(friction=1e-9), torch.ones(1, 1, dtype=torch.float64)
+    state = sampler.init(0 * one, Quadratic(0.0), RecordedNoise([one]), Control(0.04, 1.0, True, False))
+    first = sampler.step(state, Quadratic(0.0), RecordedNoise(), Control(0.04, 1.0, True, False)).theta
+    second = sampler.step(state, Quadratic(0.0), RecordedNoise(), Control(0.01, 1.0, True, False)).theta
+    assert float(second) == pytest.approx(float(first) / 2)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        SGHMC(friction=0.0),
+        SGHMC(friction=1.1),
+        SGHMC(gradient_noise=-1.0),
+        MSGLD(bias_factor=-1.0),
+        MSGLD(smoothing=1.0),
+        MSGLD(variant="exact"),
+        SGD(momentum=1.0),
+        Adam(beta1=1.0),
+        Adam(delta=0.0),
+    ],
+)
+def test_field_outside_its_domain_is_named(sampler):
+    with pytest.raises(ValueError, match=type(sampler).__name__ + r"\.\w+="):
+        sampler.check()
+
+
+def test_noise_correction_that_would_need_negative_noise_is_refused():
+    with pytest.raises(ValueError, match=r"gradient_noise.*reduce the learning rate"):
+        SGHMC(gradient_noise=100.0).init(torch.zeros(1, 1), Quadratic(1.0), RecordedNoise(), Control(0.1, 1.0, True, False))
