@@ -57,8 +57,15 @@ class Scaling(NamedTuple):
     scale: NDArray[np.float64]
 
     def apply(self, x: NDArray[Any], dtype: np.dtype[Any] | type) -> NDArray[Any]:
-        """Return (x - mean) / scale, formed in float64 and then cast."""
-        return np.asarray((x.astype(np.float64) - self.mean) / self.scale).astype(dtype)
+        """Return (x - mean) / scale, formed in float64 and then cast; raise ValueError if it does not fit into the dtype."""
+        with np.errstate(over="ignore"):
+            scaled = np.asarray((x.astype(np.float64) - self.mean) / self.scale).astype(dtype)
+        if not np.isfinite(scaled).all():
+            raise ValueError(
+                f"X has values that overflow {np.dtype(dtype).name} once scaled: they lie too far from the training rows, "
+                "or standardize=False left them in extreme units. Check the units of X, or use standardize=True."
+            )
+        return scaled
 
 
 class LazyRows:

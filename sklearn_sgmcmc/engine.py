@@ -14,7 +14,7 @@ from sklearn_sgmcmc.draws import Draws
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Timeline
-from sklearn_sgmcmc.step_control import StepControl
+from sklearn_sgmcmc.step_control import Caution, StepControl
 
 LOOKS = 200
 """How often in a run the potential is recorded and divergence is looked for: the only host synchronisations."""
@@ -29,7 +29,7 @@ class Stage:
     """A part of a run with one sampler and one posterior.
 
     ``timeline`` is what the schedule decides for its steps; ``carry`` maps the parameters at the end of the last stage to those
-    at the start of this one (momenta are drawn anew); ``control_steps`` caps the steps of a stiff posterior.
+    at the start of this one (momenta are drawn anew); ``caution`` says how steps are capped, None that they are not.
     """
 
     sampler: Sampler
@@ -38,7 +38,7 @@ class Stage:
     step_size: Coefficient
     temperature: Coefficient
     carry: Callable[[Theta], Theta] = _keep
-    control_steps: bool = False
+    caution: Caution | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RunResult:
     """What a run leaves.
 
     draws : (S, C, P), float32, on the device of the run; NaN where the run ended early.
-    potential_curve : (at most about LOOKS, C) float64: U of the current minibatch, an estimate of the full-data U.
+    potential_curve : (about LOOKS, C) float64: U of the current minibatch, an estimate of the full-data U; first at the start.
     diverged_at : (C,) step by which a chain was seen not to be finite, or -1.
     step_size : (C, 1) float64, the step size before the schedule's multiplier at the end of the run.
     """
@@ -101,11 +101,13 @@ def run(
     for stage in stages:
         theta = stage.carry(theta)
         state = None
-        step_control = StepControl() if stage.control_steps else None
+        step_control = StepControl(stage.sampler.stability_limit, stage.caution) if stage.caution else None
         for control in stage.timeline.controls(stage.step_size, stage.temperature):
             potential = stage.posterior.bind(next(batches))
             if step_control is not None:
                 control = step_control(control, theta, potential, noise)
+            if step == 0:
+                watch.look(step, theta, potential.value(theta))
             if state is None:
                 state = stage.sampler.init(theta, potential, noise, control)
             state = stage.sampler.step(state, potential, noise, control)

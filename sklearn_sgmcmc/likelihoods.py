@@ -16,9 +16,9 @@ from sklearn_sgmcmc._typing import Outputs, PerChain, Rows, Theta
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 LOG_NOISE_PRIOR_SCALE = 2.0
-"""The log noise standard deviation of a standardised target has the prior N(0, 2^2)."""
+"""s, in essence the log noise standard deviation of a standardised target, has the prior N(0, 2^2)."""
 NOISE_FLOOR = 1e-3
-"""Least noise standard deviation of a heteroscedastic head, as a share of the target's."""
+"""Least learned noise standard deviation, as a share of the target's: data without noise would have no posterior."""
 
 
 class Likelihood(Protocol):
@@ -34,7 +34,7 @@ class Likelihood(Protocol):
 
     @property
     def stiff(self) -> bool:
-        """Whether the curvature can grow without bound while the chain runs (a learned noise level)."""
+        """Whether the curvature is not bounded by the inputs alone (a noise level stands in a denominator)."""
 
     def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
         """Return log f of each row, shape (C, n)."""
@@ -110,6 +110,7 @@ class FixedNoise(NoExtra):
     """y = f(x) + N(0, sd^2) with known sd, one per target, in units of the standardised target."""
 
     sd: tuple[float, ...]
+    stiff = True
 
     @property
     def n_outputs(self) -> int:
@@ -142,7 +143,7 @@ class FixedNoise(NoExtra):
 
 @dataclass(frozen=True)
 class HomoscedasticNoise:
-    """y = f(x) + N(0, sd^2) with one learned log sd per target and chain, log sd ~ N(0, 2^2)."""
+    """y = f(x) + N(0, sd^2), sd^2 = exp(2 s) + floor^2 with one learned s per target and chain, s ~ N(0, 2^2)."""
 
     n_targets: int
     stiff = True
@@ -154,32 +155,32 @@ class HomoscedasticNoise:
 
     @property
     def n_params(self) -> int:
-        """One log sd per target."""
+        """One s per target."""
         return self.n_targets
 
     def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
         """Return the Gaussian log density of each row, summed over targets."""
-        log_sd = extra.unsqueeze(2)
-        residual = (target.transpose(1, 2) - outputs) * torch.exp(-log_sd)
-        return (-0.5 * residual.square() - log_sd - HALF_LOG_2PI).sum(1)
+        sd = self.noise_sd(outputs, extra)
+        return (-0.5 * ((target.transpose(1, 2) - outputs) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
 
     def gradient(
         self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
     ) -> tuple[Outputs, torch.Tensor]:
-        """Return weight (f - y) / sd^2 and sum weight (1 - (f - y)^2 / sd^2)."""
-        precision = torch.exp(-2.0 * extra).unsqueeze(2)
+        """Return weight (f - y) / sd^2 and sum weight (1 - (f - y)^2 / sd^2) exp(2 s) / sd^2."""
+        learned = torch.exp(2.0 * extra)
+        precision = 1.0 / (learned + NOISE_FLOOR**2)
         residual = outputs - target.transpose(1, 2)
-        by_outputs = residual * (weight.unsqueeze(1) * precision)
-        by_log_sd = (weight.unsqueeze(1) - by_outputs * residual).sum(2)
-        return by_outputs, by_log_sd
+        by_outputs = residual * (weight.unsqueeze(1) * precision.unsqueeze(2))
+        by_s = (weight.unsqueeze(1) - by_outputs * residual).sum(2) * (learned * precision)
+        return by_outputs, by_s
 
     def prior_value(self, extra: Theta) -> PerChain:
-        """Return -log N(log sd; 0, 2^2)."""
+        """Return -log N(s; 0, 2^2)."""
         constant = math.log(LOG_NOISE_PRIOR_SCALE) + HALF_LOG_2PI
         return (0.5 * (extra.double() / LOG_NOISE_PRIOR_SCALE).square() + constant).sum(1)
 
     def prior_grad(self, extra: Theta) -> Theta:
-        """Return log sd / 2^2."""
+        """Return s / 2^2."""
         return extra / LOG_NOISE_PRIOR_SCALE**2
 
     def mean(self, outputs: Outputs) -> Outputs:
@@ -187,8 +188,8 @@ class HomoscedasticNoise:
         return outputs
 
     def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
-        """Return exp(log sd), the same for all rows."""
-        return torch.exp(extra).unsqueeze(2)
+        """Return sqrt(exp(2 s) + floor^2), the same for all rows."""
+        return (torch.exp(2.0 * extra) + NOISE_FLOOR**2).sqrt().unsqueeze(2)
 
 
 @dataclass(frozen=True)

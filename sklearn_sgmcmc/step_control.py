@@ -1,57 +1,86 @@
-"""Keep the step below the stability limit of a posterior whose curvature grows while the chain runs."""
+"""Keep the step below the stability limit of a posterior whose curvature is not known beforehand."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
 
-TARGET = 0.25
-"""Largest step size times curvature. The variance of SGLD in that direction is then 1 / (1 - 0.125) = 1.14 times too large."""
-EVERY = 25
-"""Steps between two looks at the curvature."""
 FIRST_ITERATIONS = 10
-"""Power iterations of the first look; later ones take one, from the last direction."""
+"""Power iterations of the first look at the curvature; later ones take one, from the last direction."""
+GROWTH = 1.2
+"""Looks come more often while any chain's curvature grows by more than this factor from one to the next."""
 FORGET = 0.9
-"""Share of the last curvature below which a new estimate does not fall: a step grows slowly and shrinks at once."""
+"""Share of the last curvature below which a new one does not fall: steps grow slowly."""
+
+
+@dataclass(frozen=True)
+class Caution:
+    """How far below a sampler's stability limit a step stays.
+
+    share : largest step size times curvature, as a share of the sampler's stability limit.
+    rise : share of a rise of the estimate that is followed at once; below 1 it is smoothed over minibatches.
+    longest_wait : most steps between two looks.
+    """
+
+    share: float
+    rise: float
+    longest_wait: int
+
+
+STIFF = Caution(share=0.125, rise=1.0, longest_wait=25)
+"""For curvature that can grow without bound. SGLD's variance in the stiffest direction is then 1 / (1 - 0.125) of the target's."""
+BOUNDED = Caution(share=0.6, rise=0.1, longest_wait=100)
+"""For curvature bounded by the data: only steps that would not be stable are cut."""
 
 
 class StepControl:
-    """Cap each chain's step size at TARGET / (largest curvature of the minibatch potential), while adaptation is allowed.
+    """Cap each chain's step size at a share of limit / (largest curvature of the minibatch potential), while it may adapt.
 
-    A learned noise standard deviation sd puts a curvature of order N / sd^2 into the potential. With a fixed step the chain
-    gets one huge kick when sd has become small, from which a network need not recover. The curvature along the path is followed
-    by power iteration on Hessian-vector products; the cap is frozen before the first kept draw.
+    A small noise standard deviation sd puts a curvature of order N / sd^2 into the potential. With a fixed step the chain gets one
+    huge kick when sd has become small, from which a network need not recover. The curvature along the path is followed by power
+    iteration on Hessian-vector products; the cap is frozen before the first kept draw.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: Coefficient, caution: Caution) -> None:
+        self.limit = limit * caution.share
+        self.caution = caution
         self.curvature: torch.Tensor | None = None
         self.direction: Theta | None = None
-        self.count = 0
+        self.wait = 1
+        self.next_look = 0
+        self.step = 0
 
     def __call__(self, control: Control, theta: Theta, potential: Potential, noise: Noise) -> Control:
         """Return the control with its step size capped per chain, (C, 1) float64."""
         if control.adapt or self.curvature is None:
-            if self.count % EVERY == 0:
+            if self.step == self.next_look:
                 self._look(theta, potential, noise)
-            self.count += 1
+                self.next_look = self.step + self.wait
+            self.step += 1
         return replace(control, step_size=self.cap(control.step_size))
 
     def cap(self, step_size: Coefficient) -> torch.Tensor:
         """Return the smaller of ``step_size`` and the limit of each chain, (C, 1) float64."""
         assert self.curvature is not None
         base = torch.as_tensor(step_size, dtype=torch.float64, device=self.curvature.device)
-        return torch.minimum(base, TARGET / self.curvature)
+        return torch.minimum(base, self.limit / self.curvature)
 
     def _look(self, theta: Theta, potential: Potential, noise: Noise) -> None:
         """Update the estimate of the largest absolute eigenvalue of the Hessian."""
-        first = self.direction is None or self.direction.shape != theta.shape
-        direction = noise(theta) if first else self.direction
-        for _ in range(FIRST_ITERATIONS if first else 1):
+        direction = noise(theta) if self.direction is None else self.direction
+        for _ in range(FIRST_ITERATIONS if self.direction is None else 1):
             unit = direction / direction.norm(dim=1, keepdim=True).clamp_min(1e-30)
             direction = potential.hvp(theta, unit)
-        estimate = direction.norm(dim=1, keepdim=True).double().clamp_min(1e-30)
         self.direction = direction
-        self.curvature = estimate if self.curvature is None else torch.maximum(estimate, FORGET * self.curvature)
+        estimate = direction.norm(dim=1, keepdim=True).double().clamp_min(1e-30)
+        if self.curvature is None:
+            self.curvature = estimate
+            return
+        old = self.curvature
+        new = torch.where(estimate > old, old + self.caution.rise * (estimate - old), torch.maximum(estimate, FORGET * old))
+        growing = bool((new > GROWTH * old).any())  # the one host synchronisation, at looks only
+        self.wait = max(1, self.wait // 2) if growing else min(self.caution.longest_wait, self.wait + 1)
+        self.curvature = new

@@ -99,11 +99,23 @@ def test_momentum_variance_of_sghmc_equals_the_closed_form(index):
     assert found == pytest.approx(2 * q / (eps * f * (4 - 2 * f - eps * lam)), rel=1e-6)
 
 
-@pytest.mark.parametrize(("sampler", "edge"), [(SGLD(), 2.0), (SGHMC(0.3), 4 - 0.6), (MSGLD(3.0, 0.5), 0.5)])
-def test_stability_edge(sampler, edge):
-    """MSGLD at a = 3, b = 1/2: h [a (1 - b) - b] < 1 - b gives h < 1/2."""
-    assert spectral_radius(sampler, curvature=1.0, step_size=edge * (1 - 1e-6), temperature=1.0) < 1
-    assert spectral_radius(sampler, curvature=1.0, step_size=edge * (1 + 1e-6), temperature=1.0) > 1
+@pytest.mark.parametrize("index", range(10))
+@pytest.mark.parametrize("row", TABLE)
+def test_stability_limit_is_the_edge_of_the_spectral_radius(row, index):
+    sampler = TABLE[row][0](random_settings(index)[-1])
+    edge = sampler.stability_limit
+    for curvature in (1.0, 7.0):
+        inside, outside = (edge * (1 + sign * 1e-6) / curvature for sign in (-1, 1))
+        assert spectral_radius(sampler, curvature=curvature, step_size=inside, temperature=1.0) < 1
+        assert spectral_radius(sampler, curvature=curvature, step_size=outside, temperature=1.0) > 1
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_stability_limit_of_sgd(momentum):
+    sampler = SGD(momentum)
+    for sign in (-1, 1):
+        radius = spectral_radius(sampler, curvature=1.0, step_size=sampler.stability_limit * (1 + sign * 1e-6), temperature=0.0)
+        assert (radius > 1) == (sign > 0)
 
 
 @pytest.mark.parametrize("row", TABLE)

@@ -30,6 +30,7 @@ from sklearn_sgmcmc.predictive import Ensemble, Statistic, row_chunks
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Schedule, Timeline
+from sklearn_sgmcmc.step_control import BOUNDED, STIFF
 from sklearn_sgmcmc.threads import one_thread
 
 HOT = 10.0
@@ -177,9 +178,8 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         self.draws_ = np.ascontiguousarray(result.draws[:, alive].cpu().numpy())
         self.potential_curve_ = result.potential_curve[:, alive].cpu().numpy()
         unit = 1.0 if settings.sampler.step_is_learning_rate else rows.n_data
-        rates = (result.step_size[alive, 0] * unit).cpu().numpy()
-        capped = job.stages[-1].control_steps
-        self.learning_rate_ = rates if capped else settings.learning_rate
+        rates = np.minimum((result.step_size[alive, 0] * unit).cpu().numpy(), settings.learning_rate)
+        self.learning_rate_ = rates if (rates != rates[0]).any() else float(rates[0])
         self.effective_temperature_ = settings.sampler.effective_temperature(settings.temperature)
         self.n_steps_ = n_steps
         self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, n_steps)
@@ -198,7 +198,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
 
     def _scaled(self, X: Any, rows: slice) -> NDArray[np.floating]:
         """Return rows of checked inputs, scaled as in ``fit``, in their own dtype."""
-        return scale_inputs(self._x_scaling, X, rows, X.dtype)
+        return self._x_scaling.apply(dense_rows(X, rows), X.dtype)
 
     def _moments(self, X: Any, statistic: Statistic) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean and variance over draws of a statistic: two (n_rows, columns) float64 arrays."""
@@ -236,24 +236,16 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         return tags
 
 
-def scale_inputs(scaling: Scaling, X: Any, rows: slice, dtype: Any) -> NDArray[np.floating]:
-    """Return scaled rows; raise ValueError if they do not fit into the dtype."""
-    with np.errstate(over="ignore"):
-        scaled = scaling.apply(dense_rows(X, rows), dtype)
-    if not np.isfinite(scaled).all():
-        raise ValueError(f"X is too far from the training rows to be scaled in {np.dtype(dtype).name}; check its units.")
-    return scaled
-
-
 def _stages(settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float) -> tuple[Stage, ...]:
     """Return the stages of a run: a heteroscedastic head is preceded by a homoscedastic one for half of the burn-in."""
-    control_steps = posterior.likelihood.stiff and not settings.learning_rate_given and not settings.sampler.step_is_learning_rate
+    owned = settings.learning_rate_given or settings.sampler.step_is_learning_rate
+    caution = None if owned else STIFF if posterior.likelihood.stiff else BOUNDED
     stage = partial(
         Stage,
         sampler=settings.sampler,
         step_size=step_size,
         temperature=settings.temperature,
-        control_steps=control_steps,
+        caution=caution,
     )
     warm_up = int(np.argmax(timeline.collect)) // 2
     if not isinstance(posterior.likelihood, HeteroscedasticNoise) or warm_up == 0:
@@ -269,8 +261,9 @@ def _stages(settings: Settings, timeline: Timeline, posterior: Posterior, step_s
 
 def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
     """Turn each learned noise level into a noise output: zero weights, and the bias that gives the same sd everywhere."""
-    weights, log_sd = first.split(theta)
-    return first.network.widen_outputs(weights, HeteroscedasticNoise.raw_from_sd(torch.exp(log_sd)))
+    weights, extra = first.split(theta)
+    sd = first.likelihood.noise_sd(extra, extra)[..., 0]
+    return first.network.widen_outputs(weights, HeteroscedasticNoise.raw_from_sd(sd))
 
 
 def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult) -> torch.Tensor:

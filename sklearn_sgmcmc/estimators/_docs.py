@@ -22,8 +22,8 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         injected noise; ``effective_temperature_`` tells what is sampled. Predictions use the untempered likelihood.
     learning_rate : float > 0 or None, default None
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. None is the sampler's
-        default (0.1 for "sgld", 0.2 for "msgld", 0.03 for "sghmc" and "sgd", 0.001 for "adam"), which a learned noise level may reduce
-        (see ``learning_rate_``).
+        default (0.1 for "sgld", 0.2 for "msgld", 0.03 for "sghmc", 0.01 for "sgd", 0.005 for "adam"), cut during burn-in
+        where the curvature of the posterior demands it (see ``learning_rate_``); a number is never altered.
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.
     max_iter : int >= 1 or None, default None
@@ -59,7 +59,7 @@ draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
     potential_curve_ : ndarray of shape (n_looks, n_chains)
         -log posterior in nats along the run, estimated on the current minibatch.
     learning_rate_ : float, or ndarray of shape (n_chains,)
-        Learning rate used; one per chain where a learned noise level made each chain cap its own.
+        Learning rate of the kept draws; one per chain where chains had to cut their steps.
     effective_temperature_ : float or None
         Temperature that the sampler targets as the step size goes to zero; None where there is no such number.
     n_iter_ : int

@@ -13,7 +13,6 @@ from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
 
-from sklearn_sgmcmc.batches import Scaling
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP
 from sklearn_sgmcmc.estimators._checks import check_flag, check_integer, check_real
 from sklearn_sgmcmc.estimators._docs import shared_docs
@@ -107,13 +106,14 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         """
         X = self._inputs(X)
         mean, epistemic, aleatoric = self._mean_and_variances(X)
-        mean = self._output(mean, X)
-        return (mean, self._output(np.sqrt(epistemic + aleatoric), X)) if return_std else mean
+        center, unit = self._y_scaling
+        prediction = self._output(mean * unit + center, X)
+        return (prediction, self._output(np.sqrt(epistemic + aleatoric) * unit, X)) if return_std else prediction
 
     def predict_noise(self, X: ArrayLike) -> NDArray[np.floating]:
         """Return the standard deviation of the noise at each row: the root of its mean variance over draws, in y's units."""
         X = self._inputs(X)
-        return self._output(np.sqrt(self._mean_and_variances(X)[2]), X)
+        return self._output(np.sqrt(self._mean_and_variances(X)[2]) * self._y_scaling.scale, X)
 
     def predict_uncertainty(self, X: ArrayLike) -> Bunch:
         """Split the predictive variance of each row, in squared units of y.
@@ -125,9 +125,9 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         """
         X = self._inputs(X)
         _, epistemic, aleatoric = self._mean_and_variances(X)
-        total = self._shaped(epistemic + aleatoric)
-        aleatoric = self._shaped(aleatoric)
-        return Bunch(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
+        square = self._y_scaling.scale**2
+        parts = {"total": epistemic + aleatoric, "aleatoric": aleatoric, "epistemic": epistemic}
+        return Bunch(**{name: self._shaped(part * square) for name, part in parts.items()})
 
     def sample_posterior(
         self, X: ArrayLike, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
@@ -242,17 +242,15 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         return torch.cat([mean, self._likelihood.noise_sd(outputs, extra).expand(mean.shape)], dim=1)
 
     def _mean_and_variances(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean, the variance of the mean over draws and the mean noise variance, (n_rows, n_outputs) in y's units."""
+        """Return the mean, the variance of the mean over draws and the mean noise variance, (n_rows, n_outputs), standardised."""
 
         def statistic(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
             mean, sd = self._mean_and_sd(outputs, extra).double().split(self.n_outputs_, dim=1)
             return torch.cat([mean, sd.square()], dim=1)
 
         both, variance = self._moments(X, statistic)
-        scaling: Scaling = self._y_scaling
         mean, noise = np.split(both, 2, axis=1)
-        square = scaling.scale**2
-        return mean * scaling.scale + scaling.mean, variance[:, : self.n_outputs_] * square, noise * square
+        return mean, variance[:, : self.n_outputs_], noise
 
     def _shaped(self, values: NDArray[Any]) -> NDArray[Any]:
         """Drop the output axis of (..., n_outputs) if the model was fitted on a 1-d y."""

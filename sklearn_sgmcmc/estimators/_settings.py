@@ -164,15 +164,13 @@ def _prior(value: Any, scale: Any) -> Prior:
 
 def _hidden(value: Any) -> tuple[int, ...]:
     """Return the hidden widths of an int or a sequence of ints."""
-    if isinstance(value, numbers.Integral):
-        value = (value,)
+    widths = (value,) if isinstance(value, numbers.Integral) else value
     try:
-        widths = tuple(value)
-    except TypeError:
+        return tuple(check_integer("width", width, low=1, fix="") for width in widths)
+    except (TypeError, ValueError):
         raise ValueError(
             f"hidden_layer_sizes={value!r} must be an integer or a sequence of integers >= 1; () is a linear model."
         ) from None
-    return tuple(check_integer("hidden_layer_sizes", width, low=1, fix="() is a linear model") for width in widths)
 
 
 def _burn_in(value: Any) -> float:

@@ -46,6 +46,11 @@ class Sampler(Parameters):
     source: ClassVar[str]
 
     @property
+    def stability_limit(self) -> Coefficient:
+        """Largest step size times curvature at which the chain is stable on a Gaussian."""
+        return 2.0
+
+    @property
     def needs_independent_batches(self) -> bool:
         """Whether the rows of every batch must be drawn independently (a correction for gradient noise is on)."""
         return False

@@ -59,6 +59,15 @@ class MSGLD(Sampler):
         check_field(self, "smoothing", "0 <= smoothing < 1", _in_unit_interval(self.smoothing))
         check_field(self, "variant", "'printed', 'rescaled' or 'recipe'", self.variant in ("printed", "rescaled", "recipe"))
 
+    @property
+    def stability_limit(self) -> Coefficient:
+        """Least h with h [a (1 - b) - b] = 1 - b or h [1 + b - a (1 - b)] = 2 (1 + b), in units of the rescaled step if it is."""
+        a, b = (torch.as_tensor(value, dtype=torch.float64) for value in (self.bias_factor, self.smoothing))
+        first, second = (a * (1 - b) - b) / (1 - b), (1 + b - a * (1 - b)) / (2 * (1 + b))
+        limit = 1.0 / torch.maximum(first, second)
+        limit = limit * (1.0 + a) if self.variant == "rescaled" else limit
+        return limit if limit.ndim else float(limit)
+
     def effective_temperature(self, temperature: float) -> float | None:
         """Return tau / (1 + a) for the printed form, tau for the others."""
         if self.variant != "printed":

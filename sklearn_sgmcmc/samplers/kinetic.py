@@ -47,6 +47,11 @@ class SGHMC(Sampler):
     source: ClassVar[str] = "Chen, Fox & Guestrin 2014, eq. 15"
 
     @property
+    def stability_limit(self) -> Coefficient:
+        """4 - 2 f."""
+        return 4.0 - 2.0 * self.friction
+
+    @property
     def needs_independent_batches(self) -> bool:
         """The noise of reshuffled batches cancels over an epoch: subtracting it would be wrong."""
         return bool(torch.as_tensor(self.gradient_noise > 0).any())

@@ -35,8 +35,13 @@ class SGD(Sampler):
     momentum: Coefficient = 0.9
 
     law: ClassVar[Law] = "optimiser"
-    default_learning_rate: ClassVar[float] = 0.03
+    default_learning_rate: ClassVar[float] = 0.01
     source: ClassVar[str] = "Polyak 1964"
+
+    @property
+    def stability_limit(self) -> Coefficient:
+        """2 (1 + m)."""
+        return 2.0 * (1.0 + self.momentum)
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
@@ -90,7 +95,7 @@ class Adam(Sampler):
 
     law: ClassVar[Law] = "optimiser"
     affine = "no"
-    default_learning_rate: ClassVar[float] = 1e-3
+    default_learning_rate: ClassVar[float] = 0.005
     step_is_learning_rate: ClassVar[bool] = True
     source: ClassVar[str] = "Kingma & Ba 2015, Algorithm 1"
 

@@ -1,0 +1,90 @@
+"""A network without hidden layers and with known noise is Bayesian linear regression: its posterior is known in closed form."""
+
+import arviz_stats
+import numpy as np
+import pytest
+from laws import variance
+
+from sklearn_sgmcmc import BayesianMLPRegressor
+from sklearn_sgmcmc.samplers import MSGLD, SGHMC, SGLD
+
+NOISE = 1.0
+SAMPLERS = {"sgld": SGLD(), "sghmc": SGHMC(), "msgld recipe": MSGLD(bias_factor=1.0, smoothing=0.5, variant="recipe")}
+
+
+def data(n_rows):
+    rng = np.random.RandomState(n_rows)
+    X = rng.randn(n_rows, 3) @ np.array([[1.0, 0.4, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.7]])
+    return X, X @ [1.0, -0.5, 0.2] + NOISE * rng.randn(n_rows)
+
+
+def precision(X, y):
+    """Return the posterior precision and mean of (weights, bias) between standardised quantities, prior N(0, 1)."""
+    Z = np.column_stack([(X - X.mean(0)) / X.std(0), np.ones(len(X))])
+    noise = NOISE / y.std()
+    H = Z.T @ Z / noise**2 + np.eye(4)
+    return H, np.linalg.solve(H, Z.T @ ((y - y.mean()) / y.std()) / noise**2)
+
+
+def fit(name, X, y, n_chains, **settings):
+    model = BayesianMLPRegressor((), sampler=SAMPLERS[name], noise=NOISE, n_chains=n_chains, random_state=1, **settings)
+    return model.fit(X, y)
+
+
+def moments(model):
+    draws = model.draws_.astype(np.float64)
+    flat = draws.reshape(-1, draws.shape[2])
+    ess = min(float(arviz_stats.base.array_stats.ess(draws[..., p].T, method="mean")) for p in range(draws.shape[2]))
+    return flat.mean(0), flat.std(0), ess
+
+
+def sd_law(sampler, H, step_size):
+    """Return the exact stationary sd of each weight: all three samplers act on the eigendirections of H one by one."""
+    eigenvalues, Q = np.linalg.eigh(H)
+    law = [variance(sampler, curvature=lam, step_size=step_size, temperature=1.0) for lam in eigenvalues]
+    return np.sqrt(np.diag(Q * law @ Q.T))
+
+
+@pytest.mark.parametrize("n_rows", [50, 1000])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_full_batch_sd_equals_the_samplers_own_law(name, n_rows):
+    X, y = data(n_rows)
+    model = fit(name, X, y, 1024, learning_rate=0.1, max_iter=600, n_draws=100, burn_in=0.4)
+    H, mean = precision(X, y)
+    found_mean, found_sd, ess = moments(model)
+    assert ess >= 1e4
+    np.testing.assert_allclose(found_sd, sd_law(SAMPLERS[name], H, model.learning_rate_ / n_rows), rtol=0.01)
+    np.testing.assert_allclose(found_mean, mean, atol=5 * (found_sd / ess**0.5).max())
+
+
+@pytest.mark.parametrize("n_rows", [50, 1000])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_full_batch_sd_equals_the_posterior_at_small_step(name, n_rows):
+    X, y = data(n_rows)
+    model = fit(name, X, y, 512, learning_rate=0.02, max_iter=3000, n_draws=100, burn_in=0.3)
+    H, _ = precision(X, y)
+    _, found_sd, ess = moments(model)
+    assert ess >= 1e4
+    np.testing.assert_allclose(found_sd, np.sqrt(np.diag(np.linalg.inv(H))), rtol=0.03)
+
+
+@pytest.mark.parametrize(("n_rows", "batch_size"), [(50, 10), (1000, 50)])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_minibatch_sd_equals_the_posterior_where_gradient_noise_is_small(name, n_rows, batch_size):
+    X, y = data(n_rows)
+    H, _ = precision(X, y)
+    noise = NOISE / y.std()
+    learning_rate = small_learning_rate(H, n_rows, batch_size, noise)
+    steps = int(30 / (learning_rate * (np.linalg.eigvalsh(H).min() / n_rows)))
+    epochs = steps * batch_size // n_rows
+    model = fit(name, X, y, 512, learning_rate=learning_rate, batch_size=batch_size, max_iter=epochs, n_draws=60, burn_in=0.4)
+    _, found_sd, ess = moments(model)
+    assert ess >= 1e4
+    np.testing.assert_allclose(found_sd, np.sqrt(np.diag(np.linalg.inv(H))), rtol=0.03)
+
+
+def small_learning_rate(H, n_rows, batch_size, noise):
+    """Return the learning rate with eps s2 / (2 tau) + h / 4 = 0.03, s2 the gradient variance per unit of standardised input."""
+    s2_per_step = n_rows / batch_size / (2 * noise**2)  # eps s2 / 2 = learning_rate * this, at unit input variance
+    h_per_step = np.linalg.eigvalsh(H).max() / n_rows
+    return 0.03 / (s2_per_step + h_per_step / 4)

@@ -1,0 +1,203 @@
+"""Every error names the parameter, its value, the rule and the fix."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc.priors import Normal
+from sklearn_sgmcmc.samplers import MSGLD, SGHMC, SGLD
+from sklearn_sgmcmc.schedules import Cyclical
+
+RNG = np.random.RandomState(0)
+X = RNG.randn(40, 3)
+LABEL = (X[:, 0] > 0).astype(int)
+both = pytest.mark.parametrize("estimator", [BayesianMLPClassifier, BayesianMLPRegressor])
+FAST = {"hidden_layer_sizes": (4,), "max_iter": 20, "n_draws": 4, "random_state": 0}
+
+BAD = [
+    ("sampler", "hmc"),
+    ("sampler", 3),
+    ("activation", "selu"),
+    ("activation", None),
+    ("schedule", "linear"),
+    ("prior", "uniform"),
+    ("hidden_layer_sizes", (0,)),
+    ("hidden_layer_sizes", (-3, 4)),
+    ("hidden_layer_sizes", (2.5,)),
+    ("hidden_layer_sizes", None),
+    ("max_iter", 0),
+    ("max_iter", 1.5),
+    ("n_draws", 0),
+    ("n_chains", 0),
+    ("n_chains", True),
+    ("batch_size", 0),
+    ("batch_size", "all"),
+    ("burn_in", 1.0),
+    ("burn_in", -0.1),
+    ("temperature", -1.0),
+    ("temperature", float("nan")),
+    ("learning_rate", 0.0),
+    ("learning_rate", -0.1),
+    ("learning_rate", float("inf")),
+    ("learning_rate", "fast"),
+    ("bias_factor", -1.0),
+    ("prior_scale", 0.0),
+    ("dtype", "float16"),
+    ("device", "gpu0"),
+    ("standardize", "yes"),
+    ("verbose", -1),
+]
+
+
+@both
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_bad_parameter_is_named_with_its_value(estimator, name, value):
+    with pytest.raises(ValueError, match=f"^{name}={re.escape(repr(value))}") as error:
+        estimator(**(FAST | {name: value})).fit(X, LABEL)
+    assert re.search("must|choose|cannot|outside", str(error.value))
+
+
+@pytest.mark.parametrize("value", ["poisson", 0.0, -1.0, None])
+def test_bad_noise_is_named_with_its_value(value):
+    with pytest.raises(ValueError, match=f"noise={re.escape(repr(value))}"):
+        BayesianMLPRegressor(noise=value, **FAST).fit(X, LABEL)
+
+
+@both
+@pytest.mark.parametrize("sampler", ["sgld", "msgld", "sghmc", "sgd", "adam"])
+@pytest.mark.parametrize("batch_size", ["auto", 10])
+def test_far_too_large_learning_rate_is_named_with_a_smaller_one_to_try(estimator, sampler, batch_size):
+    model = estimator(sampler=sampler, batch_size=batch_size, learning_rate=1e3, **(FAST | {"max_iter": 50}))
+    with pytest.raises(ValueError, match=r"^learning_rate=1000.0 diverged.*4 of 4 chains.*try learning_rate<=") as error:
+        model.fit(X, LABEL)
+    better = float(re.search(r"<=([\d.e-]+\d)", str(error.value)).group(1))
+    model.set_params(learning_rate=better / 10).fit(X, LABEL)
+
+
+def test_chains_that_diverge_are_dropped_with_a_warning(monkeypatch):
+    from sklearn_sgmcmc import noise
+
+    original = noise.BlockNoise.__call__
+
+    def poisoned(self, like):
+        out = original(self, like)
+        out[1] = out[1] * 1e30  # chain 1 is thrown away at its first step
+        return out
+
+    monkeypatch.setattr(noise.BlockNoise, "__call__", poisoned)
+    with pytest.warns(ConvergenceWarning, match=r"1 of 4 chains.*dropped"):
+        model = BayesianMLPClassifier(**FAST).fit(X, LABEL)
+    assert model.draws_.shape[1] == 3
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+@both
+def test_fewer_steps_than_draws_warn_with_both_numbers(estimator):
+    with pytest.warns(ConvergenceWarning, match=r"n_draws=50 .* 5 kept"):
+        model = estimator((4,), max_iter=10, random_state=0).fit(X, LABEL)
+    assert model.draws_.shape[0] == 5
+
+
+@both
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.full(40, -1.0), "sample_weight has the negative value -1.0"),
+        (np.zeros(40), "sample_weight is zero for every row"),
+        (np.full(40, np.nan), "sample_weight contains NaN"),
+        (np.ones((40, 2)), "sample_weight"),
+        (np.ones(39), "inconsistent numbers"),
+    ],
+)
+def test_bad_weights_are_refused(estimator, weight, message):
+    with pytest.raises(ValueError, match=message):
+        estimator(**FAST).fit(X, LABEL, sample_weight=weight)
+
+
+@both
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_and_inf_inputs_are_refused(estimator, value):
+    bad = X.copy()
+    bad[3, 1] = value
+    with pytest.raises(ValueError, match="X contains"):
+        estimator(**FAST).fit(bad, LABEL)
+    with pytest.raises(ValueError, match="X contains"):
+        estimator(**FAST).fit(X, LABEL).predict(bad)
+
+
+@both
+def test_inputs_out_of_range_at_prediction_are_an_error_not_a_nan(estimator):
+    model = estimator(**FAST).fit(X, LABEL)
+    with pytest.raises(ValueError, match="too far from the training rows|outputs overflow"):
+        model.predict(np.full((1, 3), 1e308))
+
+
+@both
+def test_unscaled_inputs_that_overflow_name_the_fix(estimator):
+    with pytest.raises(ValueError, match="standardize"):
+        estimator(standardize=False, **FAST).fit(X * 1e200, LABEL)
+
+
+@both
+def test_unfitted_estimator_says_so(estimator):
+    with pytest.raises(NotFittedError):
+        estimator().predict(X)
+
+
+@both
+def test_more_draws_than_stored_are_refused(estimator):
+    with pytest.raises(ValueError, match=r"n_draws=17 exceeds the 16 stored draws"):
+        estimator(**FAST).fit(X, LABEL).sample_posterior(X, n_draws=17)
+
+
+def test_bias_factor_for_a_sampler_without_one():
+    with pytest.raises(ValueError, match=r"bias_factor=1.0 needs a sampler with a bias term.*'sghmc'.*'msgld'"):
+        BayesianMLPClassifier(sampler="sghmc", bias_factor=1, **FAST).fit(X, LABEL)
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc", "msgld", "sgd", "adam", SGLD(), MSGLD(bias_factor=0)])
+@pytest.mark.parametrize("bias_factor", [0, None])
+def test_no_bias_is_accepted_by_every_sampler(sampler, bias_factor):
+    BayesianMLPClassifier(sampler=sampler, bias_factor=bias_factor, **FAST).fit(X, LABEL)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"sampler": MSGLD(bias_factor=2.0), "bias_factor": 3.0}, "bias_factor=3.0 and sampler.bias_factor=2.0"),
+        ({"prior": Normal(scale=2.0), "prior_scale": 3.0}, "prior_scale=3.0 and prior.scale=2.0"),
+        ({"sampler": "sgd", "temperature": 1.0}, "temperature=1.0 means nothing to SGD"),
+        ({"sampler": SGHMC(friction=2.0)}, "SGHMC.friction=2.0"),
+        ({"schedule": Cyclical(n_cycles=0)}, "Cyclical.n_cycles=0"),
+    ],
+)
+def test_one_quantity_has_one_owner(params, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianMLPClassifier(**(FAST | params)).fit(X, LABEL)
+
+
+def test_fit_never_writes_into_a_parameter():
+    sampler = MSGLD(bias_factor=0.5)
+    model = BayesianMLPClassifier(sampler=sampler, prior=Normal(), **FAST).fit(X, LABEL)
+    assert model.sampler is sampler
+    assert sampler.get_params() == {"bias_factor": 0.5, "smoothing": 0.9, "variant": "printed"}
+
+
+@pytest.mark.parametrize("quantiles", [1.5, [0.0], [0.5, 1.0], [-0.1], [np.nan]])
+def test_bad_quantiles_are_refused(quantiles):
+    with pytest.raises(ValueError, match="quantiles="):
+        BayesianMLPRegressor(**FAST).fit(X, LABEL).predict_quantiles(X, quantiles)
+
+
+@pytest.mark.parametrize("coverage", [0, 1, 1.5, -0.2, "most"])
+def test_bad_coverage_is_refused(coverage):
+    with pytest.raises(ValueError, match="coverage="):
+        BayesianMLPRegressor(**FAST).fit(X, LABEL).predict_interval(X, coverage)
+
+
+def test_class_weights_that_leave_nothing_are_refused():
+    with pytest.raises(ValueError, match="class_weight="):
+        BayesianMLPClassifier(class_weight={0: 0.0, 1: 0.0}, **FAST).fit(X, LABEL)

@@ -1,0 +1,183 @@
+"""Same seed, same bits; and the caller's world is left alone."""
+
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from sklearn.base import clone
+
+from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+
+FAST = {"hidden_layer_sizes": (6,), "max_iter": 40, "n_draws": 5, "random_state": 0}
+
+
+def problem(estimator, n_rows=80):
+    rng = np.random.RandomState(0)
+    X = rng.randn(n_rows, 4)
+    y = X[:, 0] - X[:, 1] ** 2 + 0.1 * rng.randn(n_rows)
+    return X, (y > 0).astype(int) if estimator is BayesianMLPClassifier else y
+
+
+both = pytest.mark.parametrize("estimator", [BayesianMLPClassifier, BayesianMLPRegressor])
+modes = pytest.mark.parametrize("batch_size", ["auto", 16])
+
+
+@both
+@modes
+def test_same_seed_same_bits(estimator, batch_size):
+    X, y = problem(estimator)
+    one, two = (estimator(batch_size=batch_size, **FAST).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(one.draws_, two.draws_)
+
+
+@both
+@modes
+def test_workers_do_not_change_a_bit(estimator, batch_size):
+    X, y = problem(estimator)
+    one, two = (estimator(batch_size=batch_size, n_chains=10, n_jobs=jobs, **FAST).fit(X, y) for jobs in (None, 2))
+    np.testing.assert_array_equal(one.draws_, two.draws_)
+    np.testing.assert_array_equal(one.potential_curve_, two.potential_curve_)
+
+
+@modes
+def test_the_first_chains_do_not_depend_on_the_number_of_blocks(batch_size):
+    X, y = problem(BayesianMLPClassifier)
+    few, many = (BayesianMLPClassifier(n_chains=n, batch_size=batch_size, **FAST).fit(X, y) for n in (4, 12))
+    np.testing.assert_array_equal(few.draws_, many.draws_[:, :4])
+
+
+@both
+@modes
+@pytest.mark.parametrize("container", [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_matrix])
+def test_sparse_and_dense_fits_are_bit_equal(estimator, batch_size, container):
+    X, y = problem(estimator)
+    X[np.abs(X) < 0.7] = 0.0
+    dense, sparse = (estimator(batch_size=batch_size, **FAST).fit(data, y) for data in (X, container(X)))
+    np.testing.assert_array_equal(dense.draws_, sparse.draws_)
+    np.testing.assert_array_equal(dense.predict(X), sparse.predict(container(X)))
+
+
+@both
+def test_row_order_does_not_matter_at_full_batch(estimator):
+    X, y = problem(estimator)
+    order = np.random.RandomState(1).permutation(len(X))
+    one, two = estimator(**FAST).fit(X, y), estimator(**FAST).fit(X[order], y[order])
+    np.testing.assert_array_equal(one.draws_, two.draws_)
+
+
+@both
+@pytest.mark.parametrize("unit", [1.0, 0.1])
+def test_weight_k_equals_k_repeats_bit_for_bit_at_full_batch(estimator, unit):
+    X, y = problem(estimator)
+    counts = np.random.RandomState(1).randint(0, 4, len(X))
+    weighted = estimator(**FAST).fit(X, y, sample_weight=unit * counts)
+    repeated = estimator(**FAST).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts), sample_weight=np.full(counts.sum(), unit))
+    np.testing.assert_array_equal(weighted.draws_, repeated.draws_)
+
+
+@both
+def test_zero_weight_rows_are_as_if_absent_in_minibatches(estimator):
+    X, y = problem(estimator)
+    weight = (np.arange(len(X)) % 3 > 0).astype(float)
+    one = estimator(batch_size=16, **FAST).fit(X, y, sample_weight=weight)
+    two = estimator(batch_size=16, **FAST).fit(X[weight > 0], y[weight > 0])
+    np.testing.assert_array_equal(one.draws_, two.draws_)
+
+
+@both
+def test_fit_leaves_global_state_alone(estimator):
+    X, y = problem(estimator)
+    torch.manual_seed(5)
+    np.random.seed(5)
+    before = (torch.get_rng_state(), np.random.get_state()[1].copy(), torch.get_num_threads(), torch.get_default_dtype())
+    with torch.enable_grad():
+        model = estimator(**FAST).fit(X, y)
+        model.predict(X)
+        assert torch.is_grad_enabled()
+    after = (torch.get_rng_state(), np.random.get_state()[1], torch.get_num_threads(), torch.get_default_dtype())
+    assert torch.equal(before[0], after[0])
+    np.testing.assert_array_equal(before[1], after[1])
+    assert before[2:] == after[2:]
+
+
+def test_a_failing_fit_restores_the_thread_count():
+    X, y = problem(BayesianMLPRegressor)
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ValueError, match="learning_rate"):
+            BayesianMLPRegressor(learning_rate=1e3, **FAST).fit(X, y)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_default_dtype_of_the_caller_does_not_matter():
+    X, y = problem(BayesianMLPClassifier)
+    one = BayesianMLPClassifier(**FAST).fit(X, y)
+    torch.set_default_dtype(torch.float64)
+    try:
+        two = BayesianMLPClassifier(**FAST).fit(X, y)
+        np.testing.assert_array_equal(one.draws_, two.draws_)
+        np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_fits_in_threads_equal_fits_in_turn():
+    X, y = problem(BayesianMLPClassifier)
+    models = [BayesianMLPClassifier(**FAST).set_params(random_state=seed) for seed in range(4)]
+    alone = [clone(model).fit(X, y).draws_ for model in models]
+    threads = [threading.Thread(target=model.fit, args=(X, y)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for model, draws in zip(models, alone, strict=True):
+        np.testing.assert_array_equal(model.draws_, draws)
+
+
+@both
+def test_pickle_is_small_and_holds_neither_data_nor_tensors(estimator):
+    X, y = problem(estimator, n_rows=5000)
+    model = estimator((20,), batch_size=100, max_iter=2, random_state=0, n_draws=20).fit(X, y)
+    data = pickle.dumps(model)
+    assert len(data) <= model.draws_.nbytes + model.potential_curve_.nbytes + 50_000
+    assert b"torch" not in data
+
+
+@both
+def test_pickle_loads_in_a_fresh_process(estimator, tmp_path):
+    X, y = problem(estimator)
+    model = estimator(**FAST).fit(X, y)
+    path = tmp_path / "model.pickle"
+    path.write_bytes(pickle.dumps((model, X)))
+    code = "import pickle, sys; model, X = pickle.load(open(sys.argv[1], 'rb')); print(repr(model.predict(X).tolist()))"
+    out = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == repr(model.predict(X).tolist())
+
+
+@both
+def test_two_calls_of_a_prediction_are_identical(estimator):
+    X, y = problem(estimator)
+    model = estimator(**FAST).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), model.predict(X))
+    np.testing.assert_array_equal(model.sample_posterior(X, 3, random_state=1), model.sample_posterior(X, 3, random_state=1))
+
+
+@both
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float64, 1e-7)])
+def test_one_row_alone_equals_the_same_row_in_a_batch(estimator, dtype, tolerance):
+    X, y = problem(estimator)
+    model = estimator(**FAST).fit(X, y)
+    predict = model.predict_proba if estimator is BayesianMLPClassifier else model.predict
+    X = X.astype(dtype)
+    together = predict(X)
+    assert together.dtype == dtype
+    for row in range(5):
+        np.testing.assert_allclose(predict(X[row : row + 1])[0], together[row], rtol=0, atol=tolerance * (1 + abs(together[row]).max()))
