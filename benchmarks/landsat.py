@@ -1,6 +1,6 @@
 """Measure BayesianMLPClassifier((30, 30), sampler="msgld") at its defaults on Landsat's published split.
 
-    taskset -c 0 python -m benchmarks.landsat [n_seeds] [sampler]
+taskset -c 0 python -m benchmarks.landsat [n_seeds] [sampler]
 """
 
 import sys
@@ -26,7 +26,8 @@ def main(n_seeds: int = 5, sampler: str = "msgld") -> None:
         rows.append((accuracy, log_loss(landsat.target[test], proba), seconds))
         print(f"seed {seed}: accuracy {rows[-1][0]:.4f}, log loss {rows[-1][1]:.4f}, {rows[-1][2]:.1f} s", flush=True)
     mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / n_seeds**0.5
-    print(f"mean of {n_seeds}: accuracy {mean[0]:.4f} (se {error[0]:.4f}), log loss {mean[1]:.4f} (se {error[1]:.4f}), {mean[2]:.1f} s")
+    quality = f"accuracy {mean[0]:.4f} (se {error[0]:.4f}), log loss {mean[1]:.4f} (se {error[1]:.4f})"
+    print(f"mean of {n_seeds}: {quality}, {mean[2]:.1f} s")
 
 
 if __name__ == "__main__":

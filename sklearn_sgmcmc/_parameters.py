@@ -32,9 +32,7 @@ class Parameters:
         for name, value in params.items():
             field, _, inner = name.partition("__")
             if field not in known:
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {field!r}; its parameters are {', '.join(known)}."
-                )
+                raise ValueError(f"{type(self).__name__} has no parameter {field!r}; its parameters are {', '.join(known)}.")
             if inner:
                 getattr(self, field).set_params(**{inner: value})
             else:

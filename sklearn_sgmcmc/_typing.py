@@ -51,9 +51,11 @@ class Noise(Protocol):
 
 
 class Potential(Protocol):
-    """U(theta) = -log posterior in nats, with a minibatch already bound; ``n_data`` is the total sample weight N."""
+    """U(theta) = -log posterior in nats, with a minibatch already bound."""
 
-    n_data: Coefficient
+    @property
+    def n_data(self) -> Coefficient:
+        """Total sample weight N: 1 for a potential that is no sum over data."""
 
     def grad(self, theta: Theta) -> Theta:
         """Return the (stochastic) gradient of U, shape (C, P)."""

@@ -46,7 +46,7 @@ class DenseRows:
 
     def take(self, index: torch.Tensor) -> Batch:
         """Return the rows with numbers ``index`` (C, n)."""
-        rows = self.table.index_select(0, index.flatten()).unflatten(0, index.shape)
+        rows = self.table.index_select(0, index.flatten()).view(*index.shape, -1)
         return Batch(rows[..., : self.n_columns], rows[..., self.n_columns : -1], rows[..., -1])
 
 
@@ -89,7 +89,7 @@ class LazyRows:
     def take(self, index: torch.Tensor) -> Batch:
         """Return the rows with numbers ``index`` (C, n)."""
         x = self.scaling.apply(dense_rows(self.x, index.flatten().cpu().numpy()), self.dtype)
-        tensor = torch.from_numpy(x).to(self.target.device).unflatten(0, index.shape)
+        tensor = torch.from_numpy(x).to(self.target.device).view(*index.shape, -1)
         return Batch(with_constant(tensor), self.target[index], self.weight[index])
 
 

@@ -86,9 +86,7 @@ class _Watch:
 
 
 @torch.no_grad()
-def run(
-    stages: Sequence[Stage], theta: Theta, batches: Iterator[Batch], noise: Noise, *, verbose: int = 0
-) -> RunResult:
+def run(stages: Sequence[Stage], theta: Theta, batches: Iterator[Batch], noise: Noise, *, verbose: int = 0) -> RunResult:
     """Walk through the stages from ``theta`` (C, P) and return the draws they keep.
 
     Chains that stop being finite do not disturb the others; the run ends early when none is left.

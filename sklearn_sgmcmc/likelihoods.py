@@ -39,9 +39,7 @@ class Likelihood(Protocol):
     def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
         """Return log f of each row, shape (C, n)."""
 
-    def gradient(
-        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
-    ) -> tuple[Outputs, torch.Tensor]:
+    def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return the derivatives by the outputs (C, K, n) and by ``extra`` (C, n_params); weight is (C, n)."""
 
     def prior_value(self, extra: Theta) -> PerChain:
@@ -84,9 +82,7 @@ class Categorical(NoExtra):
         """Return log p(class) of each row."""
         return (outputs.log_softmax(1) * target.transpose(1, 2)).sum(1)
 
-    def gradient(
-        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
-    ) -> tuple[Outputs, torch.Tensor]:
+    def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (p - target)."""
         return (outputs.softmax(1) - target.transpose(1, 2)) * weight.unsqueeze(1), extra
 
@@ -95,11 +91,8 @@ class Categorical(NoExtra):
         return outputs.softmax(1)
 
 
-class Gaussian(Protocol):
+class Gaussian(Likelihood, Protocol):
     """An observation model with a Gaussian target: it can also tell the noise."""
-
-    def mean(self, outputs: Outputs) -> Outputs:
-        """Return the conditional mean (C, n_targets, n)."""
 
     def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
         """Return the noise standard deviation, broadcastable to (C, n_targets, n), in units of the standardised target."""
@@ -125,9 +118,7 @@ class FixedNoise(NoExtra):
         sd = self._sd(outputs)
         return (-0.5 * ((target.transpose(1, 2) - outputs) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
 
-    def gradient(
-        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
-    ) -> tuple[Outputs, torch.Tensor]:
+    def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (f - y) / sd^2."""
         precision = self._sd(outputs).square().reciprocal()
         return (outputs - target.transpose(1, 2)) * (weight.unsqueeze(1) * precision), extra
@@ -163,9 +154,7 @@ class HomoscedasticNoise:
         sd = self.noise_sd(outputs, extra)
         return (-0.5 * ((target.transpose(1, 2) - outputs) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
 
-    def gradient(
-        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
-    ) -> tuple[Outputs, torch.Tensor]:
+    def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (f - y) / sd^2 and sum weight (1 - (f - y)^2 / sd^2) exp(2 s) / sd^2."""
         learned = torch.exp(2.0 * extra)
         precision = 1.0 / (learned + NOISE_FLOOR**2)
@@ -209,11 +198,9 @@ class HeteroscedasticNoise(NoExtra):
         sd = self.noise_sd(outputs, extra)
         return (-0.5 * ((target.transpose(1, 2) - self.mean(outputs)) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
 
-    def gradient(
-        self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor
-    ) -> tuple[Outputs, torch.Tensor]:
+    def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (f - y) / sd^2 and weight (1 - (f - y)^2 / sd^2) / sd * sigmoid(s), stacked."""
-        mean, raw = outputs.split(self.n_targets, dim=1)
+        mean, raw = outputs.chunk(2, dim=1)
         inverse_sd = self.noise_sd(outputs, extra).reciprocal()
         standardised = (mean - target.transpose(1, 2)) * inverse_sd
         weighted = weight.unsqueeze(1) * inverse_sd

@@ -19,7 +19,6 @@ from torch.nn import functional
 
 from sklearn_sgmcmc._typing import Outputs, Rows, Theta
 
-
 aten = torch.ops.aten
 
 

@@ -10,8 +10,8 @@ from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
 
 FIRST_ITERATIONS = 10
 """Power iterations of the first look at the curvature; later ones take one, from the last direction."""
-GROWTH = 1.2
-"""Looks come more often while any chain's curvature grows by more than this factor from one to the next."""
+DENSE = 8
+"""At step t the next look is t / DENSE steps away: noise levels collapse early in a run, while steps are still long."""
 FORGET = 0.9
 """Share of the last curvature below which a new one does not fall: steps grow slowly."""
 
@@ -49,7 +49,6 @@ class StepControl:
         self.caution = caution
         self.curvature: torch.Tensor | None = None
         self.direction: Theta | None = None
-        self.wait = 1
         self.next_look = 0
         self.step = 0
 
@@ -58,7 +57,7 @@ class StepControl:
         if control.adapt or self.curvature is None:
             if self.step == self.next_look:
                 self._look(theta, potential, noise)
-                self.next_look = self.step + self.wait
+                self.next_look += 1 + min(self.step // DENSE, self.caution.longest_wait)
             self.step += 1
         return replace(control, step_size=self.cap(control.step_size))
 
@@ -78,9 +77,7 @@ class StepControl:
         estimate = direction.norm(dim=1, keepdim=True).double().clamp_min(1e-30)
         if self.curvature is None:
             self.curvature = estimate
-            return
         old = self.curvature
-        new = torch.where(estimate > old, old + self.caution.rise * (estimate - old), torch.maximum(estimate, FORGET * old))
-        growing = bool((new > GROWTH * old).any())  # the one host synchronisation, at looks only
-        self.wait = max(1, self.wait // 2) if growing else min(self.caution.longest_wait, self.wait + 1)
-        self.curvature = new
+        self.curvature = torch.where(
+            estimate > old, old + self.caution.rise * (estimate - old), torch.maximum(estimate, FORGET * old)
+        )

@@ -65,7 +65,9 @@ def test_minibatch_gradient_is_unbiased_over_all_batches():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n_rows", [1, 5, 64, 150])
-@pytest.mark.parametrize("likelihood", [Categorical(3), FixedNoise((0.5, 2.0)), HomoscedasticNoise(2)], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    "likelihood", [Categorical(3), FixedNoise((0.5, 2.0)), HomoscedasticNoise(2)], ids=lambda x: type(x).__name__
+)
 @pytest.mark.parametrize("hidden", [(), (1,), (30, 30), (50,)])
 def test_gradient_bits_of_a_chain_do_not_depend_on_its_company(dtype, n_rows, likelihood, hidden):
     bound, theta = potential("relu", likelihood, hidden, n_chains=8, n_rows=n_rows, dtype=dtype)

@@ -53,7 +53,9 @@ def test_the_first_chains_do_not_depend_on_the_number_of_blocks(batch_size):
 
 @both
 @modes
-@pytest.mark.parametrize("container", [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_matrix])
+@pytest.mark.parametrize(
+    "container", [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_matrix]
+)
 def test_sparse_and_dense_fits_are_bit_equal(estimator, batch_size, container):
     X, y = problem(estimator)
     X[np.abs(X) < 0.7] = 0.0
@@ -180,4 +182,6 @@ def test_one_row_alone_equals_the_same_row_in_a_batch(estimator, dtype, toleranc
     together = predict(X)
     assert together.dtype == dtype
     for row in range(5):
-        np.testing.assert_allclose(predict(X[row : row + 1])[0], together[row], rtol=0, atol=tolerance * (1 + abs(together[row]).max()))
+        np.testing.assert_allclose(
+            predict(X[row : row + 1])[0], together[row], rtol=0, atol=tolerance * (1 + abs(together[row]).max())
+        )

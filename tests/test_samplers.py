@@ -132,9 +132,13 @@ def test_msgld_without_bias_is_sgld_bit_for_bit(variant):
     noise = [BlockNoise(noise_generators((3,), range(2), torch.device("cpu"))) for _ in range(2)]
     potential, control = Quadratic(1.3, 0.1), Control(0.03, 0.8, adapt=False, collect=False)
     start = torch.randn(6, 50, generator=torch.Generator().manual_seed(0))
-    states = [sampler.init(start, potential, n, control) for sampler, n in zip((SGLD(), MSGLD(0.0, 0.9, variant)), noise, strict=True)]
+    states = [
+        sampler.init(start, potential, n, control) for sampler, n in zip((SGLD(), MSGLD(0.0, 0.9, variant)), noise, strict=True)
+    ]
     for _ in range(20):
-        states = [s.step(x, potential, n, control) for s, x, n in zip((SGLD(), MSGLD(0.0, 0.9, variant)), states, noise, strict=True)]
+        states = [
+            s.step(x, potential, n, control) for s, x, n in zip((SGLD(), MSGLD(0.0, 0.9, variant)), states, noise, strict=True)
+        ]
     assert torch.equal(states[0].theta, states[1].theta)
 
 

@@ -30,13 +30,7 @@ from numpy.typing import NDArray
 
 PACKAGE = "r-cran-mlbench"
 RDA_IN_PACKAGE = "usr/lib/R/site-library/mlbench/data/Satellite.rda"
-OUTPUT = (
-    Path(__file__).resolve().parents[1]
-    / "sklearn_sgmcmc"
-    / "datasets"
-    / "data"
-    / "landsat.npz"
-)
+OUTPUT = Path(__file__).resolve().parents[1] / "sklearn_sgmcmc" / "datasets" / "data" / "landsat.npz"
 
 N_TRAIN = 4435
 SHAPE = (6435, 36)
@@ -95,10 +89,7 @@ def _count(target: NDArray[np.uint8]) -> dict[int, int]:
 
 def _check(what: str, found: object, expected: object) -> None:
     if found != expected:
-        raise ValueError(
-            f"Satellite.rda: {what}: found {found!r}, expected {expected!r}. "
-            f"Use the data of {PACKAGE} 2.1-3."
-        )
+        raise ValueError(f"Satellite.rda: {what}: found {found!r}, expected {expected!r}. Use the data of {PACKAGE} 2.1-3.")
 
 
 def main() -> None:

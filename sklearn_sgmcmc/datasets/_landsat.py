@@ -26,21 +26,15 @@ _TARGET_NAMES = (
 
 
 @overload
-def load_landsat(
-    *, return_X_y: Literal[False] = ..., as_frame: bool = ...
-) -> Bunch: ...
+def load_landsat(*, return_X_y: Literal[False] = ..., as_frame: bool = ...) -> Bunch: ...
 
 
 @overload
-def load_landsat(
-    *, return_X_y: Literal[True], as_frame: Literal[False] = ...
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
+def load_landsat(*, return_X_y: Literal[True], as_frame: Literal[False] = ...) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
 
 
 @overload
-def load_landsat(
-    *, return_X_y: Literal[True], as_frame: Literal[True]
-) -> tuple[pd.DataFrame, pd.Series[int]]: ...
+def load_landsat(*, return_X_y: Literal[True], as_frame: Literal[True]) -> tuple[pd.DataFrame, pd.Series[int]]: ...
 
 
 @overload
@@ -134,9 +128,7 @@ def load_landsat(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
 
 def _check_bool(name: str, value: object) -> None:
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(
-            f"{name} must be a bool, got {value!r}. Pass {name}=True or {name}=False."
-        )
+        raise TypeError(f"{name} must be a bool, got {value!r}. Pass {name}=True or {name}=False.")
 
 
 def _read_arrays() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -160,8 +152,7 @@ def _convert_to_frame(bunch: Bunch) -> None:
         import pandas as pd
     except ImportError as error:
         raise ImportError(
-            "as_frame=True needs pandas, which is not installed. "
-            "Run 'pip install pandas' or pass as_frame=False."
+            "as_frame=True needs pandas, which is not installed. Run 'pip install pandas' or pass as_frame=False."
         ) from error
     bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
     bunch.target = pd.Series(bunch.target, name="target")

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sklearn_sgmcmc.batches import RowSet, RowSource, Scaling, dense_rows
+from sklearn_sgmcmc.batches import RowSet, RowSource, dense_rows
 from sklearn_sgmcmc.chains import ChainJob, sample_chains
 from sklearn_sgmcmc.engine import RunResult, Stage
 from sklearn_sgmcmc.estimators._checks import check_integer
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
-from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise, HomoscedasticNoise, Likelihood
+from sklearn_sgmcmc.likelihoods import Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.predictive import Ensemble, Statistic, row_chunks
@@ -32,6 +32,11 @@ from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Schedule, Timeline
 from sklearn_sgmcmc.step_control import BOUNDED, STIFF
 from sklearn_sgmcmc.threads import one_thread
+
+Rows: TypeAlias = Any
+"""An array, sparse matrix or data frame of shape (n_rows, n_features)."""
+Targets: TypeAlias = Any
+"""An array or series of shape (n_rows,), or an array or frame of shape (n_rows, n_outputs)."""
 
 HOT = 10.0
 """A chain whose mean potential lies above its start by more than this times tau P has diverged: 20 times too hot."""
@@ -63,7 +68,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> Self:
         """Sample the posterior of the network's weights given training rows.
 
         Parameters
@@ -121,9 +126,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             return np.ones(X.shape[0])
         if isinstance(sample_weight, numbers.Real):
             sample_weight = np.full(X.shape[0], sample_weight)
-        weight = check_array(
-            sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", ensure_min_samples=0
-        )
+        weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", ensure_min_samples=0)
         if weight.ndim != 1:
             raise ValueError(f"sample_weight has shape {weight.shape}: it must be 1D, one weight per row of X.")
         check_consistent_length(X, weight)
@@ -169,9 +172,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             verbose=settings.verbose,
         )
 
-    def _store(
-        self, settings: Settings, rows: TrainingRows, posterior: Posterior, job: ChainJob, result: RunResult
-    ) -> None:
+    def _store(self, settings: Settings, rows: TrainingRows, posterior: Posterior, job: ChainJob, result: RunResult) -> None:
         """Keep the draws of the chains that lived, as plain numpy."""
         alive = _alive(settings, posterior, job, result)
         n_steps = sum(len(stage.timeline) for stage in job.stages)
@@ -191,7 +192,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         """Return the network at all stored draws, in (draw, chain) order."""
         return Ensemble(self._network, self.draws_.reshape(-1, self.draws_.shape[2]))
 
-    def _inputs(self, X: ArrayLike) -> Any:
+    def _inputs(self, X: Rows) -> Any:
         """Check the inputs of a prediction."""
         check_is_fitted(self)
         return validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -262,7 +263,7 @@ def _stages(settings: Settings, timeline: Timeline, posterior: Posterior, step_s
 def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
     """Turn each learned noise level into a noise output: zero weights, and the bias that gives the same sd everywhere."""
     weights, extra = first.split(theta)
-    sd = first.likelihood.noise_sd(extra, extra)[..., 0]
+    sd = cast(Gaussian, first.likelihood).noise_sd(extra, extra)[..., 0]
     return first.network.widen_outputs(weights, HeteroscedasticNoise.raw_from_sd(sd))
 
 

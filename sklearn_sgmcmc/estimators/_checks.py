@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Iterable
 from typing import Any
@@ -14,12 +15,14 @@ def check_integer(name: str, value: Any, *, low: int, fix: str) -> int:
     return int(value)
 
 
-def check_real(name: str, value: Any, *, rule: str, fix: str, low: float = 0.0, high: float = float("inf"), open_low: bool = False) -> float:
+def check_real(
+    name: str, value: Any, *, rule: str, fix: str, low: float = 0.0, high: float = float("inf"), open_low: bool = False
+) -> float:
     """Return ``value`` as a float if it is a finite number in [low, high] (in (low, high] if ``open_low``)."""
-    ok = isinstance(value, numbers.Real) and not isinstance(value, bool) and low <= value <= high and value != float("inf")
-    if not ok or (open_low and value == low):
+    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else float("nan")
+    if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
         raise ValueError(f"{name}={value!r} must be {rule}; {fix}.")
-    return float(value)
+    return number
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Rows
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
@@ -79,7 +79,7 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         return rows.target, Categorical(len(self.classes_))
 
     def predict_proba(
-        self, X: ArrayLike, return_std: bool = False
+        self, X: Rows, return_std: bool = False
     ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the posterior mean of the class probabilities.
 
@@ -99,18 +99,18 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         proba = (mean / mean.sum(axis=1, keepdims=True)).astype(X.dtype)
         return (proba, np.sqrt(variance).astype(X.dtype)) if return_std else proba
 
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating]:
+    def predict_log_proba(self, X: Rows) -> NDArray[np.floating]:
         """Return the logarithm of ``predict_proba``, shape (n_rows, n_classes), finite: log p >= log of the least float."""
         proba = np.asarray(self.predict_proba(X))
         return np.asarray(np.log(np.maximum(proba, np.finfo(proba.dtype).tiny)))
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Rows) -> NDArray[Any]:
         """Return the most probable class of each row, shape (n_rows,)."""
         proba = np.asarray(self.predict_proba(X))
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
     def sample_posterior(
-        self, X: ArrayLike, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
+        self, X: Rows, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
     ) -> NDArray[np.floating]:
         """Return the class probabilities at single draws: the same weights for all rows.
 
@@ -129,7 +129,7 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         X = self._inputs(X)
         return self._draw_values(X, self._probabilities, n_draws, random_state).astype(X.dtype)
 
-    def predict_uncertainty(self, X: ArrayLike) -> Bunch:
+    def predict_uncertainty(self, X: Rows) -> Bunch:
         """Split the uncertainty of each row's class, in nats.
 
         Returns

@@ -22,8 +22,9 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         injected noise; ``effective_temperature_`` tells what is sampled. Predictions use the untempered likelihood.
     learning_rate : float > 0 or None, default None
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. None is the sampler's
-        default (0.1 for "sgld", 0.2 for "msgld", 0.03 for "sghmc", 0.01 for "sgd", 0.005 for "adam"), cut during burn-in
-        where the curvature of the posterior demands it (see ``learning_rate_``); a number is never altered.
+        default (0.2 for "sgld"; 0.2, or 0.4 / (1 + a) if that is less, for "msgld"; 0.03 for "sghmc"; 0.01 for "sgd"; 0.005 for
+        "adam"), cut during burn-in where the curvature of the posterior demands it (see ``learning_rate_``). A number is never
+        altered.
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.
     max_iter : int >= 1 or None, default None
@@ -75,7 +76,5 @@ draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
 def shared_docs(cls: type[T]) -> type[T]:
     """Fill the shared parameters and attributes into a class docstring."""
     assert cls.__doc__ is not None
-    cls.__doc__ = cls.__doc__.replace("<shared parameters>", SHARED_PARAMETERS).replace(
-        "<shared attributes>", SHARED_ATTRIBUTES
-    )
+    cls.__doc__ = cls.__doc__.replace("<shared parameters>", SHARED_PARAMETERS).replace("<shared attributes>", SHARED_ATTRIBUTES)
     return cls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,11 +13,11 @@ from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
 
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Rows, Targets
 from sklearn_sgmcmc.estimators._checks import check_flag, check_integer, check_real
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
-from sklearn_sgmcmc.likelihoods import FixedNoise, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
+from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.predictive import row_chunks
 
 BISECTIONS = 60
@@ -85,11 +85,13 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
             raise ValueError(
                 f"noise={self.noise!r} is not known; choose 'homoscedastic', 'heteroscedastic' or a standard deviation > 0."
             )
-        sd = check_real("noise", self.noise, rule="a standard deviation > 0 in the units of y", fix="'homoscedastic' learns it", open_low=True)
+        sd = check_real(
+            "noise", self.noise, rule="a standard deviation > 0 in the units of y", fix="'homoscedastic' learns it", open_low=True
+        )
         return FixedNoise(tuple((sd / self._y_scaling.scale).tolist()))
 
     def predict(
-        self, X: ArrayLike, return_std: bool = False
+        self, X: Rows, return_std: bool = False
     ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the posterior predictive mean.
 
@@ -110,12 +112,12 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         prediction = self._output(mean * unit + center, X)
         return (prediction, self._output(np.sqrt(epistemic + aleatoric) * unit, X)) if return_std else prediction
 
-    def predict_noise(self, X: ArrayLike) -> NDArray[np.floating]:
+    def predict_noise(self, X: Rows) -> NDArray[np.floating]:
         """Return the standard deviation of the noise at each row: the root of its mean variance over draws, in y's units."""
         X = self._inputs(X)
         return self._output(np.sqrt(self._mean_and_variances(X)[2]) * self._y_scaling.scale, X)
 
-    def predict_uncertainty(self, X: ArrayLike) -> Bunch:
+    def predict_uncertainty(self, X: Rows) -> Bunch:
         """Split the predictive variance of each row, in squared units of y.
 
         Returns
@@ -130,7 +132,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         return Bunch(**{name: self._shaped(part * square) for name, part in parts.items()})
 
     def sample_posterior(
-        self, X: ArrayLike, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
+        self, X: Rows, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
     ) -> NDArray[np.floating]:
         """Return the conditional mean at single draws, without noise: the same weights for all rows.
 
@@ -150,9 +152,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         values = self._draw_values(X, lambda outputs, extra: self._likelihood.mean(outputs), n_draws, random_state)
         return self._output(values * self._y_scaling.scale + self._y_scaling.mean, X)
 
-    def sample_y(
-        self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
-    ) -> NDArray[np.floating]:
+    def sample_y(self, X: Rows, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> NDArray[np.floating]:
         """Return samples from the predictive distribution, noise included.
 
         Returns
@@ -173,7 +173,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         samples = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
         return np.moveaxis(self._output(samples, X), 0, -1)
 
-    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> NDArray[np.floating]:
+    def predict_quantiles(self, X: Rows, quantiles: ArrayLike) -> NDArray[np.floating]:
         """Return quantiles of the predictive mixture, noise included.
 
         Parameters
@@ -197,20 +197,22 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         values = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
         return self._output(values, X)
 
-    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    def predict_interval(self, X: Rows, coverage: float = 0.9) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the central predictive interval that holds a new target with probability ``coverage``.
 
         Returns
         -------
         lower, upper : ndarrays shaped like ``predict``, in the units of y
         """
-        coverage = check_real("coverage", coverage, rule="a probability strictly between 0 and 1", fix="0.9 is the default", open_low=True)
+        coverage = check_real(
+            "coverage", coverage, rule="a probability strictly between 0 and 1", fix="0.9 is the default", open_low=True
+        )
         if coverage >= 1:
             raise ValueError(f"coverage={coverage!r} must be a probability strictly between 0 and 1; 0.9 is the default.")
         lower, upper = self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2])
         return lower, upper
 
-    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+    def log_predictive_density(self, X: Rows, y: Targets) -> NDArray[np.float64]:
         """Return the log density of targets under the predictive mixture over draws, in nats per row and the units of y.
 
         Parameters
@@ -234,18 +236,19 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
             mean, sd = np.split(self._values(ensemble, X, self._mean_and_sd, rows), 2, axis=2)
             log_density = -0.5 * ((target[rows] - mean) / sd) ** 2 - np.log(sd) - 0.5 * math.log(2 * math.pi)
             parts.append(np.logaddexp.reduce(log_density.sum(axis=2), axis=0) - math.log(len(mean)))
-        return np.concatenate(parts) - np.log(self._y_scaling.scale).sum()
+        return np.asarray(np.concatenate(parts) - np.log(self._y_scaling.scale).sum())
 
     def _mean_and_sd(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
         """Return the conditional mean and noise sd of the standardised targets, stacked: (D, 2 targets, n)."""
-        mean = self._likelihood.mean(outputs)
-        return torch.cat([mean, self._likelihood.noise_sd(outputs, extra).expand(mean.shape)], dim=1)
+        likelihood = cast(Gaussian, self._likelihood)
+        mean = likelihood.mean(outputs)
+        return torch.cat([mean, likelihood.noise_sd(outputs, extra).expand(mean.shape)], dim=1)
 
     def _mean_and_variances(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean, the variance of the mean over draws and the mean noise variance, (n_rows, n_outputs), standardised."""
 
         def statistic(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
-            mean, sd = self._mean_and_sd(outputs, extra).double().split(self.n_outputs_, dim=1)
+            mean, sd = self._mean_and_sd(outputs, extra).double().chunk(2, dim=1)
             return torch.cat([mean, sd.square()], dim=1)
 
         both, variance = self._moments(X, statistic)
@@ -274,4 +277,4 @@ def _mixture_quantile(mean: NDArray[np.float64], sd: NDArray[np.float64], level:
         middle = 0.5 * (low + high)
         below = ndtr((middle - mean) / sd).mean(axis=0) < level
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return 0.5 * (low + high)
+    return np.asarray(0.5 * (low + high))

@@ -100,7 +100,8 @@ def _object(name: str, value: Any, base: type[P], registry: Mapping[str, type[P]
         return dataclasses.replace(value)  # type: ignore[type-var]  # every Parameters class is a dataclass
     if not isinstance(value, str) or value not in registry:
         raise ValueError(
-            f"{name}={value!r} is not known; choose one of {', '.join(map(repr, sorted(registry)))} or pass a {base.__name__} object."
+            f"{name}={value!r} is not known; choose one of {', '.join(map(repr, sorted(registry)))} "
+            f"or pass a {base.__name__} object."
         )
     return registry[value]()
 

@@ -38,7 +38,7 @@ class Sampler(Parameters):
     source : the paper and the algorithm in it.
     """
 
-    law: Law
+    law: ClassVar[Law]
     affine: ClassVar[Literal["yes", "frozen", "no"]] = "yes"
     default_learning_rate: ClassVar[float]
     step_is_learning_rate: ClassVar[bool] = False

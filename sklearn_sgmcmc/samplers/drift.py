@@ -45,13 +45,18 @@ class MSGLD(Sampler):
     smoothing: Coefficient = 0.9
     variant: Literal["printed", "rescaled", "recipe"] = "printed"
 
-    default_learning_rate: ClassVar[float] = 0.2
     source: ClassVar[str] = "Kim, Song & Liang 2020, Algorithm 1"
 
     @property
-    def law(self) -> Law:  # type: ignore[override]
+    def law(self) -> Law:  # type: ignore[override]  # a class fact of every other sampler
         """Only the recipe form is unbiased as eps -> 0."""
         return "small step" if self.variant == "recipe" else "biased"
+
+    @property
+    def default_learning_rate(self) -> float:  # type: ignore[override]  # a class fact of every other sampler
+        """SGLD's 0.2 up to a = 1, and 0.4 / (1 + a) beyond: the total drift does not grow further with a."""
+        largest = float(torch.as_tensor(self.bias_factor).max())
+        return min(0.2, 0.4 / (1.0 + largest))
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""

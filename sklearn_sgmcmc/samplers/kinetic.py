@@ -63,13 +63,10 @@ class SGHMC(Sampler):
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> KineticState:
         """Start at ``theta`` with r ~ N(0, tau I)."""
-        largest = 2.0 * self.friction * control.temperature
-        check_field(
-            self,
-            "gradient_noise",
-            f"step_size * gradient_noise <= 2 * friction * temperature = {largest}; reduce the learning rate",
-            control.step_size * self.gradient_noise <= largest,
-        )
+        if self.needs_independent_batches:
+            largest = 2.0 * self.friction * control.temperature
+            rule = f"step_size * gradient_noise <= 2 * friction * temperature = {largest}; reduce the learning rate"
+            check_field(self, "gradient_noise", rule, control.step_size * self.gradient_noise <= largest)
         return KineticState(theta, scale(sqrt(control.temperature), noise(theta)))
 
     def step(self, state: KineticState, potential: Potential, noise: Noise, control: Control) -> KineticState:

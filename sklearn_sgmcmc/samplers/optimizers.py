@@ -67,7 +67,7 @@ class AdamState(NamedTuple):
     theta: Theta
     mean: Theta
     square: Theta
-    count: torch.Tensor
+    steps: torch.Tensor
 
 
 @dataclass(eq=False)
@@ -118,7 +118,7 @@ class Adam(Sampler):
     def step(self, state: AdamState, potential: Potential, noise: Noise, control: Control) -> AdamState:
         """Advance by one step."""
         b1, b2 = self.beta1, self.beta2
-        t = state.count + 1
+        t = state.steps + 1
         g = scale(1.0 / potential.n_data, potential.grad(state.theta))
         m = scale(b1, state.mean) + scale(1.0 - b1, g)
         v = scale(b2, state.square) + scale(1.0 - b2, g * g)
