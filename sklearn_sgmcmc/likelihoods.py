@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -19,6 +20,12 @@ LOG_NOISE_PRIOR_SCALE = 2.0
 """s, in essence the log noise standard deviation of a standardised target, has the prior N(0, 2^2)."""
 NOISE_FLOOR = 1e-3
 """Least learned noise standard deviation, as a share of the target's: data without noise would have no posterior."""
+
+
+@lru_cache(maxsize=64)
+def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return numbers as a tensor that is copied to the device once, not at every step."""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 class Likelihood(Protocol):
@@ -111,7 +118,7 @@ class FixedNoise(NoExtra):
         return len(self.sd)
 
     def _sd(self, like: torch.Tensor) -> torch.Tensor:
-        return torch.tensor(self.sd, dtype=like.dtype, device=like.device)[None, :, None]
+        return _constant(self.sd, like.dtype, like.device)[None, :, None]
 
     def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
         """Return the Gaussian log density of each row, summed over targets."""

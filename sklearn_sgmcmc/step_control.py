@@ -64,8 +64,8 @@ class StepControl:
     def cap(self, step_size: Coefficient) -> torch.Tensor:
         """Return the smaller of ``step_size`` and the limit of each chain, (C, 1) float64."""
         assert self.curvature is not None
-        base = torch.as_tensor(step_size, dtype=torch.float64, device=self.curvature.device)
-        return torch.minimum(base, self.limit / self.curvature)
+        limit = self.limit / self.curvature
+        return torch.minimum(step_size, limit) if isinstance(step_size, torch.Tensor) else limit.clamp(max=step_size)
 
     def _look(self, theta: Theta, potential: Potential, noise: Noise) -> None:
         """Update the estimate of the largest absolute eigenvalue of the Hessian."""

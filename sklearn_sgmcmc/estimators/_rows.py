@@ -16,8 +16,8 @@ from sklearn_sgmcmc.estimators._settings import FULL_BATCH_ROWS, MINIBATCH_ROWS
 
 CANONICAL_ELEMENTS = 20_000_000
 """Rows times columns up to which rows are sorted and merged (160 MB in float64)."""
-CANONICAL_ROWS = 20 * FULL_BATCH_ROWS
-"""Rows up to which ``batch_size="auto"`` looks whether few enough of them are distinct."""
+CANONICAL_REPEATS = 20
+"""Rows per row of a full batch up to which it is worth looking whether few enough of them are distinct."""
 COPY_BYTES = 2**28
 """Size of the scaled copy up to which rows are scaled once; beyond, batch by batch."""
 CHUNK = 4096
@@ -60,10 +60,9 @@ def training_rows(x: Any, target: NDArray[np.float64], weight: NDArray[np.float6
     if not keep.all():
         x, target, weight = x[np.flatnonzero(keep)], target[keep], weight[keep]
     n_rows = x.shape[0]
-    limit = CANONICAL_ROWS if batch_size is None else np.inf
-    if n_rows <= limit and n_rows * x.shape[1] <= CANONICAL_ELEMENTS:
+    largest = FULL_BATCH_ROWS if batch_size is None else batch_size
+    if n_rows <= CANONICAL_REPEATS * largest and n_rows * x.shape[1] <= CANONICAL_ELEMENTS:
         canonical = _canonical(dense_rows(x, slice(None)).astype(np.float64), target, weight)
-        largest = FULL_BATCH_ROWS if batch_size is None else batch_size
         if len(canonical[2]) <= largest:
             return TrainingRows(*canonical, batch_size=len(canonical[2]))
     if batch_size is None:

@@ -1,0 +1,117 @@
+"""Steps are capped by curvature during burn-in where the user gave no learning rate."""
+
+import numpy as np
+import pytest
+import torch
+
+from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc._typing import Control
+from sklearn_sgmcmc.noise import BlockNoise, noise_generators
+from sklearn_sgmcmc.step_control import BOUNDED, STIFF, StepControl
+
+
+class Diagonal:
+    """U = sum_p curvature_p theta_p^2 / 2, one curvature vector per chain."""
+
+    n_data = 1.0
+
+    def __init__(self, curvature):
+        self.curvature = curvature
+
+    def hvp(self, theta, vector):
+        return self.curvature * vector
+
+
+def follow(curvatures, adapt, caution=STIFF, limit=2.0):
+    """Return the step sizes that a control gives along a path of potentials."""
+    control = StepControl(limit, caution)
+    theta = torch.zeros_like(curvatures[0])
+    noise = BlockNoise(noise_generators((1,), range(-(-len(theta) // 4)), torch.device("cpu")))
+    steps = [
+        control(Control(1e3, 1.0, now, False), theta, Diagonal(c), noise).step_size
+        for c, now in zip(curvatures, adapt, strict=True)
+    ]
+    return torch.stack(steps)[..., 0].numpy()
+
+
+PATH = [torch.linspace(0.1, 1, 20, dtype=torch.float64)[None] * torch.tensor([[1.0], [10.0], [300.0]], dtype=torch.float64)] * 200
+
+
+@pytest.mark.parametrize("caution", [STIFF, BOUNDED])
+def test_cap_is_the_share_of_the_stability_limit(caution):
+    steps = follow(PATH, [True] * 200, caution)
+    np.testing.assert_allclose(steps[-1] * np.array([1.0, 10.0, 300.0]), caution.share * 2.0, rtol=0.02)
+
+
+def test_cap_is_frozen_when_adaptation_ends():
+    rising = [PATH[0] * (1 + t) for t in range(200)]
+    steps = follow(rising, [t < 100 for t in range(200)])
+    assert (steps[99:] == steps[99]).all()
+    assert (steps[99] < steps[10]).all()
+
+
+def test_a_rise_of_stiff_curvature_is_followed_within_a_look():
+    rising = [PATH[0] * 1.05**t for t in range(100)]  # 130 times in 100 steps
+    steps = follow(rising, [True] * 100)
+    truth = np.array([float(c[0].max()) for c in rising])
+    assert (steps[:, 0] * truth < 2.0).all()
+
+
+def test_a_chains_cap_does_not_depend_on_its_company():
+    path = [PATH[0][:1] * torch.arange(1, 9, dtype=torch.float64)[:, None] ** t for t in (0, 1, 2, 3) * 10]
+    together, alone = follow(path, [True] * 40), follow([c[:4] for c in path], [True] * 40)
+    np.testing.assert_array_equal(together[:, :4], alone)
+
+
+def stiff_data():
+    rng = np.random.RandomState(0)
+    X = rng.randn(80, 4)
+    return X, X[:, 0] - X[:, 1] ** 2  # no noise at all: the learned sd falls as long as the fit improves
+
+
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
+@pytest.mark.parametrize("sampler", ["sgld", "msgld", "sghmc"])
+@pytest.mark.parametrize("batch_size", ["auto", 20])
+def test_no_chain_dies_on_stiff_data(noise, sampler, batch_size):
+    X, y = stiff_data()
+    model = BayesianMLPRegressor((16,), noise=noise, sampler=sampler, batch_size=batch_size, max_iter=1000, random_state=0).fit(
+        X, y
+    )
+    assert model.draws_.shape[1] == 4
+    by_chain = model.sample_posterior(X).reshape(50, 4, 80).mean(axis=0)
+    rmse = np.sqrt(((by_chain - y) ** 2).mean(axis=1))
+    assert (rmse < 0.5 * y.std()).all()  # a dead chain predicts a constant: its RMSE is y.std()
+
+
+def test_the_same_data_kill_chains_whose_steps_are_not_capped():
+    X, y = stiff_data()
+    with pytest.raises(ValueError, match="diverged"):
+        BayesianMLPRegressor((16,), sampler="sgld", learning_rate=0.2, noise=0.01, random_state=0).fit(X, y)
+    assert (BayesianMLPRegressor((16,), sampler="sgld", noise=0.01, random_state=0).fit(X, y).learning_rate_ < 0.01).all()
+
+
+def test_a_given_learning_rate_is_never_altered():
+    X, y = stiff_data()
+    assert BayesianMLPRegressor((4,), learning_rate=0.001, max_iter=200, random_state=0).fit(X, y).learning_rate_ == 0.001
+
+
+def test_a_wide_network_is_kept_stable():
+    X, y = stiff_data()
+    model = BayesianMLPClassifier((1000,), sampler="sgld", max_iter=100, random_state=0).fit(X, y > 0)
+    assert (np.asarray(model.learning_rate_) < 0.2).all()
+    assert model.score(X, y > 0) > 0.8
+
+
+def test_easy_classification_keeps_the_samplers_default():
+    X, y = stiff_data()
+    assert BayesianMLPClassifier((4,), max_iter=200, random_state=0).fit(X, y > 0).learning_rate_ == 0.03
+
+
+def test_msgld_without_bias_is_sgld_bit_for_bit_at_the_defaults():
+    X, y = stiff_data()
+    for estimator, target in ((BayesianMLPClassifier, y > 0), (BayesianMLPRegressor, y)):
+        models = [
+            estimator((4,), sampler=name, bias_factor=0, batch_size=20, max_iter=50, random_state=0).fit(X, target)
+            for name in ("sgld", "msgld")
+        ]
+        np.testing.assert_array_equal(models[0].draws_, models[1].draws_)
