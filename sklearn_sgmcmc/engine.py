@@ -99,7 +99,8 @@ def run(stages: Sequence[Stage], theta: Theta, batches: Iterator[Batch], noise: 
     for stage in stages:
         theta = stage.carry(theta)
         state = None
-        step_control = StepControl(stage.sampler.stability_limit, stage.caution) if stage.caution else None
+        limit = stage.sampler.stability_limit
+        step_control = StepControl(limit, stage.caution) if stage.caution is not None and limit is not None else None
         for control in stage.timeline.controls(stage.step_size, stage.temperature):
             potential = stage.posterior.bind(next(batches))
             if step_control is not None:
