@@ -91,7 +91,8 @@ class BAOAB(Sampler):
     """Splitting integrators of the underdamped Langevin equation: a word over A (drift), B (kick) and O (heat bath).
 
     With the time step sqrt(eps), a letter that stands k times in the word acts for the k-th part of it:
-    A: theta <- theta + sqrt(eps) r / k;   B: r <- r - sqrt(eps) g / k;   O: r <- c r + sqrt((1 - c^2) tau) N(0, I), c = exp(-f / k).
+    A: theta <- theta + sqrt(eps) r / k;   B: r <- r - sqrt(eps) g / k;
+    O: r <- c r + sqrt((1 - c^2) tau) N(0, I), c = exp(-f / k).
 
     "BAOAB" has the exact variance of theta on a Gaussian at every stable step; "OBABO" that of r. One gradient per step where the
     letters B between two drifts are one or meet at the ends of the word.
