@@ -45,7 +45,7 @@ class Stage:
 class RunResult:
     """What a run leaves.
 
-    draws : (S, C, P), float32, on the device of the run; NaN where the run ended early.
+    draws : (S, C, P), on the device of the run; NaN where the run ended early.
     potential_curve : (about LOOKS, C) float64: U of the current minibatch, an estimate of the full-data U; first at the start.
     diverged_at : (C,) step by which a chain was seen not to be finite, or -1.
     step_size : (C, 1) float64, the step size before the schedule's multiplier at the end of the run.
@@ -93,13 +93,14 @@ def run(stages: Sequence[Stage], theta: Theta, batches: Iterator[Batch], noise: 
     """
     n_steps = sum(len(stage.timeline) for stage in stages)
     n_draws = sum(int(stage.timeline.collect.sum()) for stage in stages)
-    draws = Draws(n_draws, len(theta), stages[-1].posterior.n_params, theta.device)
+    draws = Draws(n_draws, len(theta), stages[-1].posterior.n_params, dtype=theta.dtype, device=theta.device)
     watch = _Watch(n_steps, len(theta), theta.device, verbose)
     step = 0
     for stage in stages:
         theta = stage.carry(theta)
         state = None
-        step_control = StepControl(stage.sampler.stability_limit, stage.caution) if stage.caution else None
+        limit = stage.sampler.stability_limit
+        step_control = StepControl(limit, stage.caution) if stage.caution is not None and limit is not None else None
         for control in stage.timeline.controls(stage.step_size, stage.temperature):
             potential = stage.posterior.bind(next(batches))
             if step_control is not None:

@@ -1,7 +1,7 @@
 """Stationary laws of the samplers on Gaussian targets, found by probing the shipped code: no formula of a paper enters.
 
-On U = lambda theta^2 / 2 one step of an affine sampler is  state' = A state + B noise.  Unit vectors through ``step`` give A and B;
-the covariance solves Sigma = A Sigma A^T + B B^T.
+On U = theta^T L theta / 2 one step of an affine sampler is  state' = A state + B noise.  Unit vectors through ``step`` give A
+and B; the covariance solves Sigma = A Sigma A^T + B B^T.
 """
 
 from dataclasses import dataclass
@@ -14,73 +14,88 @@ from sklearn_sgmcmc._typing import Control
 
 
 class RecordedNoise:
-    """Noise that is given beforehand, one (C, P) tensor per call."""
+    """Noise that is given beforehand, one (C, P) tensor per call, and zero once it is used up."""
 
     def __init__(self, values=()):
         self.values = list(values)
-        self.calls = 0
+        self.shapes = []
 
     def __call__(self, like):
-        value = self.values[self.calls] if self.calls < len(self.values) else torch.zeros_like(like)
-        self.calls += 1
-        return value.expand(like.shape)
+        call = len(self.shapes)
+        self.shapes.append(tuple(like.shape))
+        return self.values[call].expand(like.shape) if call < len(self.values) else torch.zeros_like(like)
 
 
 @dataclass
 class Quadratic:
-    """U = curvature theta^2 / 2 per coordinate, with additive gradient noise that is itself a recorded tensor."""
+    """U = theta^T L theta / 2 for a number or a (P, P) matrix L, with a given additive error of the gradient."""
 
-    curvature: float
-    gradient_noise: torch.Tensor | float = 0.0
+    curvature: float | torch.Tensor
+    gradient_error: torch.Tensor | float = 0.0
     n_data: float = 1.0
 
+    def _force(self, theta):
+        if isinstance(self.curvature, torch.Tensor):
+            return theta @ self.curvature
+        return self.curvature * theta
+
     def grad(self, theta):
-        return self.curvature * theta + self.gradient_noise
+        return self._force(theta) + self.gradient_error
 
     def value(self, theta):
-        return 0.5 * self.curvature * theta.double().square().sum(1)
+        return 0.5 * (theta * self._force(theta)).double().sum(1)
 
     def value_and_grad(self, theta):
         return self.value(theta), self.grad(theta)
 
     def hvp(self, theta, vector):
-        return self.curvature * vector
+        return self._force(vector)
 
 
-def _as_vector(state):
-    return np.array([float(field[0, 0]) for field in state])
+def affine_map(sampler, *, curvature, step_size, temperature, gradient_variance=0.0, held=None):
+    """Return (A, B) of one step from a state of one chain; the last P columns of B are the gradient noise.
 
-
-def _as_state(template, vector):
-    return type(template)(*(torch.full((1, 1), float(value), dtype=torch.float64) for value in vector))
-
-
-def affine_map(sampler, *, curvature, step_size, temperature, gradient_variance=0.0):
-    """Return (A, B) of one step on a 1-D quadratic; the last column of B is the gradient noise."""
+    ``held`` gives values of state fields that do not move while adaptation is off; they are not part of the probed state.
+    """
+    held = held or {}
     control = Control(step_size, temperature, adapt=False, collect=False)
-    one = torch.ones(1, 1, dtype=torch.float64)
+    n_params = len(curvature) if isinstance(curvature, torch.Tensor) else 1
+    zeros = torch.zeros(1, n_params, dtype=torch.float64)
     still = Quadratic(curvature)
-    template = sampler.init(torch.zeros(1, 1, dtype=torch.float64), still, RecordedNoise(), control)
-    size = len(template)
+    template = sampler.init(zeros, still, RecordedNoise(), control)
+    moving = [name for name in template._fields if name not in held]
+    sizes = [getattr(template, name).numel() for name in moving]
+
+    def state(vector):
+        parts = np.split(vector, np.cumsum(sizes)[:-1])
+        fields = {name: torch.from_numpy(part.copy()).view(1, -1) for name, part in zip(moving, parts, strict=True)}
+        fixed = {
+            name: torch.as_tensor(value, dtype=torch.float64).expand_as(getattr(template, name)) for name, value in held.items()
+        }
+        return template._replace(**fields, **fixed)
 
     def step(vector, noise, potential=still):
-        return _as_vector(sampler.step(_as_state(template, vector), potential, noise, control))
+        after = sampler.step(state(vector), potential, noise, control)
+        return np.concatenate([getattr(after, name).flatten().numpy() for name in moving])
 
-    origin = step(np.zeros(size), RecordedNoise())
-    drift = np.column_stack([step(unit, RecordedNoise()) - origin for unit in np.eye(size)])
+    nothing = np.zeros(sum(sizes))
     counter = RecordedNoise()
-    step(np.zeros(size), counter)
+    origin = step(nothing, counter)
+    drift = np.column_stack([step(unit, RecordedNoise()) - origin for unit in np.eye(len(nothing))])
     columns = []
-    for call in range(counter.calls):
-        values = [one if index == call else torch.zeros_like(one) for index in range(counter.calls)]
-        columns.append(step(np.zeros(size), RecordedNoise(values)) - origin)
-    noisy = Quadratic(curvature, gradient_variance**0.5)
-    columns.append(step(np.zeros(size), RecordedNoise(), noisy) - origin)
+    for call, shape in enumerate(counter.shapes):
+        for unit in np.eye(shape[1]):
+            values = [torch.zeros(s, dtype=torch.float64) for s in counter.shapes]
+            values[call] = torch.from_numpy(unit).view(1, -1)
+            columns.append(step(nothing, RecordedNoise(values)) - origin)
+    for unit in np.eye(n_params):
+        error = torch.from_numpy(unit).view(1, -1) * gradient_variance**0.5
+        columns.append(step(nothing, RecordedNoise(), Quadratic(curvature, error)) - origin)
     return drift, np.column_stack(columns)
 
 
 def covariance(sampler, **settings):
-    """Return the stationary covariance of the state on a 1-D quadratic."""
+    """Return the stationary covariance of the moving state, theta first."""
     drift, diffusion = affine_map(sampler, **settings)
     return scipy.linalg.solve_discrete_lyapunov(drift, diffusion @ diffusion.T)
 

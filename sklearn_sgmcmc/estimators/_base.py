@@ -96,6 +96,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         target = self._encode(y)
         weight = self._weights(X, y, sample_weight)
         rows = training_rows(X, target, weight, settings.batch_size)
+        _check_needs(settings, rows)
         self._x_scaling = column_scaling(rows.x, rows.weight, enabled=self.standardize)
         scaled_target, likelihood = self._observe(rows)
         network = MLP((X.shape[1], *settings.hidden, likelihood.n_outputs), settings.activation)
@@ -146,6 +147,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             burn_in=settings.burn_in,
             n_draws=settings.n_draws,
         )
+        if not settings.sampler.allows_zero_temperature and settings.temperature * timeline.temperature.min() == 0:
+            raise ValueError(
+                f"temperature={settings.temperature} with schedule={settings.schedule!r} reaches 0, where "
+                f"{type(settings.sampler).__name__} is not defined; keep both positive."
+            )
         if settings.sampler.law == "optimiser":
             timeline = timeline.last_only()
         elif timeline.collect.sum() < settings.n_draws:
@@ -237,9 +243,18 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         return tags
 
 
+def _check_needs(settings: Settings, rows: TrainingRows) -> None:
+    """Raise ValueError if the sampler needs all rows at every step and does not get them."""
+    if "full_batch" in settings.sampler.needs and rows.batch_size < len(rows.weight):
+        raise ValueError(
+            f"batch_size={settings.batch_size} is less than the {len(rows.weight)} training rows, and "
+            f"{type(settings.sampler).__name__} needs all of them at every step; use batch_size='auto'."
+        )
+
+
 def _stages(settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float) -> tuple[Stage, ...]:
     """Return the stages of a run: a heteroscedastic head is preceded by a homoscedastic one for half of the burn-in."""
-    owned = settings.learning_rate_given or settings.sampler.step_is_learning_rate
+    owned = settings.learning_rate_given or settings.sampler.stability_limit is None
     caution = None if owned else STIFF if posterior.likelihood.stiff else BOUNDED
     stage = partial(
         Stage,

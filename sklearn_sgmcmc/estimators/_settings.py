@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -87,7 +88,7 @@ def resolve(estimator: Any) -> Settings:
         burn_in=_burn_in(estimator.burn_in),
         n_draws=check_integer("n_draws", estimator.n_draws, low=1, fix="50 is the default"),
         n_chains=check_integer("n_chains", estimator.n_chains, low=1, fix="4 is the default"),
-        batch_size=_batch_size(estimator.batch_size),
+        batch_size=_batch_size(estimator.batch_size, sampler),
         device=_device(estimator.device),
         dtype=getattr(torch, check_choice("dtype", estimator.dtype, ("float32", "float64"))),
         verbose=_verbose(estimator.verbose),
@@ -179,9 +180,9 @@ def _burn_in(value: Any) -> float:
     return check_real("burn_in", value, rule=rule, fix="0.5 is the default", high=1.0 - 1e-9)
 
 
-def _batch_size(value: Any) -> int | None:
+def _batch_size(value: Any, sampler: Sampler) -> int | None:
     if isinstance(value, str) and value == "auto":
-        return None
+        return sys.maxsize if "full_batch" in sampler.needs else None
     return check_integer("batch_size", value, low=1, fix="'auto' takes all rows of small data")
 
 

@@ -1,10 +1,32 @@
 """SG-MCMC samplers: each a small object with ``init`` and ``step``."""
 
 from sklearn_sgmcmc.samplers._base import Sampler
-from sklearn_sgmcmc.samplers.drift import MSGLD
-from sklearn_sgmcmc.samplers.kinetic import SGHMC
+from sklearn_sgmcmc.samplers.drift import ASGLD, MSGLD, AdadeltaSGLD, AdaMaxSGLD
+from sklearn_sgmcmc.samplers.kinetic import BAOAB, SGHMC
 from sklearn_sgmcmc.samplers.langevin import SGLD
+from sklearn_sgmcmc.samplers.metropolis import MALA
+from sklearn_sgmcmc.samplers.nonreversible import NonReversibleSGLD
 from sklearn_sgmcmc.samplers.optimizers import SGD, Adam
+from sklearn_sgmcmc.samplers.preconditioned import PSGLD
 from sklearn_sgmcmc.samplers.registry import SAMPLERS, make_sampler
+from sklearn_sgmcmc.samplers.thermostat import MSGNHT, SGNHT
 
-__all__ = ["MSGLD", "SAMPLERS", "SGD", "SGHMC", "SGLD", "Adam", "Sampler", "make_sampler"]
+__all__ = [
+    "ASGLD",
+    "BAOAB",
+    "MALA",
+    "MSGLD",
+    "MSGNHT",
+    "PSGLD",
+    "SAMPLERS",
+    "SGD",
+    "SGHMC",
+    "SGLD",
+    "SGNHT",
+    "AdaMaxSGLD",
+    "AdadeltaSGLD",
+    "Adam",
+    "NonReversibleSGLD",
+    "Sampler",
+    "make_sampler",
+]

@@ -32,6 +32,7 @@ class Sampler(Parameters):
     law : "exact" at any step size, "small step" (the target as epsilon -> 0), "biased" (another law at any fixed
         hyperparameters) or "optimiser" (keeps only the last state of each chain).
     affine : "yes" if a step on a Gaussian target is an affine map plus noise, "frozen" if it is once adaptation is held, "no".
+    needs : what the potential must offer besides a gradient: "full_batch", "hvp", "fisher".
     default_learning_rate : epsilon * N when the estimator's ``learning_rate`` is None.
     step_is_learning_rate : True if the step size is used as it stands, without the division by N (Adam).
     allows_zero_temperature : whether tau = 0 is a valid run.
@@ -40,14 +41,15 @@ class Sampler(Parameters):
 
     law: ClassVar[Law]
     affine: ClassVar[Literal["yes", "frozen", "no"]] = "yes"
+    needs: ClassVar[frozenset[str]] = frozenset()
     default_learning_rate: ClassVar[float]
     step_is_learning_rate: ClassVar[bool] = False
     allows_zero_temperature: ClassVar[bool] = True
     source: ClassVar[str]
 
     @property
-    def stability_limit(self) -> Coefficient:
-        """Largest step size times curvature at which the chain is stable on a Gaussian."""
+    def stability_limit(self) -> Coefficient | None:
+        """Largest step size times curvature at which the chain is stable on a Gaussian; None if curvature does not decide."""
         return 2.0
 
     @property
@@ -81,11 +83,33 @@ def scale(coefficient: Coefficient, tensor: torch.Tensor) -> torch.Tensor:
     return coefficient * tensor
 
 
+def plus(coefficient: Coefficient, tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``coefficient + tensor`` in the tensor's dtype."""
+    if isinstance(coefficient, torch.Tensor):
+        return coefficient.to(tensor.dtype) + tensor
+    return coefficient + tensor
+
+
 def sqrt(coefficient: Coefficient) -> Coefficient:
     """Return the square root of a coefficient."""
     if isinstance(coefficient, torch.Tensor):
         return coefficient.sqrt()
     return math.sqrt(coefficient)
+
+
+def exp(coefficient: Coefficient) -> Coefficient:
+    """Return the exponential of a coefficient."""
+    if isinstance(coefficient, torch.Tensor):
+        return coefficient.exp()
+    return math.exp(coefficient)
+
+
+def ratio(numerator: Coefficient, denominator: Coefficient) -> Coefficient:
+    """Return numerator / denominator, and 0 where the denominator is 0."""
+    if isinstance(numerator, torch.Tensor) or isinstance(denominator, torch.Tensor):
+        below = torch.as_tensor(denominator, dtype=torch.float64)
+        return torch.where(below > 0, numerator / below, 0.0)
+    return numerator / denominator if denominator > 0 else 0.0
 
 
 def check_field(sampler: Sampler, name: str, rule: str, holds: bool | torch.Tensor) -> None:

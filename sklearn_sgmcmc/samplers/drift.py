@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, plus, ratio, scale, sqrt
 from sklearn_sgmcmc.samplers.langevin import langevin_move
 
 
@@ -93,16 +93,171 @@ class MSGLD(Sampler):
             drift = scale(1.0 / (1.0 + a), drift)
         moved = langevin_move(theta, drift, noise, control)
         if self.variant == "recipe" and not (isinstance(a, float | int) and a == 0):  # at a = 0 the average drives nothing
-            g = g + scale(self._recipe_noise(control), noise(theta))
+            missing = ratio(2.0 * control.temperature, a * control.step_size)
+            g = g + scale(sqrt(missing), noise(theta))
         return DriftState(moved, scale(b, m) + scale(1.0 - b, g))
-
-    def _recipe_noise(self, control: Control) -> Coefficient:
-        """Return sqrt(2 tau / (a eps))."""
-        a_eps = self.bias_factor * control.step_size
-        if isinstance(a_eps, torch.Tensor):
-            return torch.where(a_eps > 0, 2.0 * control.temperature / a_eps, 0.0).sqrt()
-        return sqrt(2.0 * control.temperature / a_eps)
 
 
 def _in_unit_interval(value: Coefficient) -> bool | torch.Tensor:
     return (value >= 0) & (value < 1)
+
+
+class AdaptiveDriftState(NamedTuple):
+    """theta, the adaptive drift A that the past has left, and the averages it is made of, all (C, P)."""
+
+    theta: Theta
+    drift: Theta
+    first: Theta
+    second: Theta
+
+
+class AdaptiveDrift(Sampler):
+    """Base of SGLD with a normalised drift: theta <- theta - eps (g + a A) + sqrt(2 eps tau) N(0, I), A made of past gradients.
+
+    A is of order one where the gradient is of order N, so that the bias factor counts in units of N: a = bias_factor N. Then
+    learning_rate * bias_factor is the size of an Adam step. A drift that differs between parameters is no gradient field: no
+    temperature is right, and the law is biased.
+    """
+
+    bias_factor: Coefficient
+    law: ClassVar[Law] = "biased"
+    affine = "no"
+    default_learning_rate: ClassVar[float] = 0.1
+
+    def effective_temperature(self, temperature: float) -> float | None:
+        """None: the law is not that of any temperature. Without bias it is SGLD's."""
+        return temperature if not isinstance(self.bias_factor, torch.Tensor) and self.bias_factor == 0 else None
+
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> AdaptiveDriftState:
+        """Start at ``theta`` without drift."""
+        zero = torch.zeros_like(theta)
+        return AdaptiveDriftState(theta, zero, zero, zero)
+
+    def step(self, state: AdaptiveDriftState, potential: Potential, noise: Noise, control: Control) -> AdaptiveDriftState:
+        """Advance by one step; A holds past gradients only."""
+        g = potential.grad(state.theta)
+        pull = g + scale(self.bias_factor * potential.n_data, state.drift)
+        moved = langevin_move(state.theta, pull, noise, control)
+        return AdaptiveDriftState(moved, *self.remember(state, g))
+
+    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
+        """Return A and the two averages once the gradient ``g`` has become past."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class ASGLD(AdaptiveDrift):
+    """Adam SGLD: the drift is Adam's direction, without its corrections for the start.
+
+    theta <- theta - eps (g + a A) + sqrt(2 eps tau) N(0, I);   m <- b1 m + (1 - b1) g;   V <- b2 V + (1 - b2) g^2;
+    A = m / sqrt(V + l), from past gradients;   a = bias_factor N.
+
+    Source: Kim, Song & Liang 2020, Algorithm 2.
+
+    Parameters
+    ----------
+    bias_factor : float >= 0, default 0.01
+        a / N, dimensionless. At 0 the chain is SGLD, bit for bit.
+    beta1, beta2 : floats in [0, 1) with beta1^2 < beta2, default 0.9 and 0.999
+        Memories of the two averages.
+    regularizer : float > 0, default 1e-8
+        l, keeps A finite; units of g^2.
+    """
+
+    bias_factor: Coefficient = 0.01
+    beta1: Coefficient = 0.9
+    beta2: Coefficient = 0.999
+    regularizer: Coefficient = 1e-8
+
+    source: ClassVar[str] = "Kim, Song & Liang 2020, Algorithm 2"
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        check_field(self, "bias_factor", "a number >= 0", self.bias_factor >= 0)
+        check_field(self, "beta1", "0 <= beta1 < 1 and beta1^2 < beta2", (self.beta1 >= 0) & (self.beta1 * self.beta1 < self.beta2))
+        check_field(self, "beta2", "0 <= beta2 < 1", _in_unit_interval(self.beta2))
+        check_field(self, "regularizer", "a number > 0", self.regularizer > 0)
+
+    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
+        """Return m / sqrt(V + l), m and V."""
+        m = scale(self.beta1, state.first) + scale(1.0 - self.beta1, g)
+        V = scale(self.beta2, state.second) + scale(1.0 - self.beta2, g * g)
+        return m / plus(self.regularizer, V).sqrt(), m, V
+
+
+@dataclass(eq=False)
+class AdaMaxSGLD(AdaptiveDrift):
+    """SGLD with AdaMax's direction as drift.
+
+    theta <- theta - eps (g + a A) + sqrt(2 eps tau) N(0, I);   m <- b1 m + (1 - b1) g;   u <- max(b2 u, |g|);
+    A = m / (u + l), from past gradients;   a = bias_factor N.
+
+    Source: Kim, Song & Liang 2020, section 3.3, with Kingma & Ba 2015, Algorithm 2.
+
+    Parameters
+    ----------
+    bias_factor : float >= 0, default 0.01
+        a / N, dimensionless. At 0 the chain is SGLD, bit for bit.
+    beta1, beta2 : floats in [0, 1), default 0.9 and 0.999
+        Memories of the average and of the maximum.
+    regularizer : float > 0, default 1e-8
+        l, keeps A finite; units of g.
+    """
+
+    bias_factor: Coefficient = 0.01
+    beta1: Coefficient = 0.9
+    beta2: Coefficient = 0.999
+    regularizer: Coefficient = 1e-8
+
+    source: ClassVar[str] = "Kim, Song & Liang 2020, section 3.3"
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        check_field(self, "bias_factor", "a number >= 0", self.bias_factor >= 0)
+        check_field(self, "beta1", "0 <= beta1 < 1", _in_unit_interval(self.beta1))
+        check_field(self, "beta2", "0 <= beta2 < 1", _in_unit_interval(self.beta2))
+        check_field(self, "regularizer", "a number > 0", self.regularizer > 0)
+
+    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
+        """Return m / (u + l), m and u."""
+        m = scale(self.beta1, state.first) + scale(1.0 - self.beta1, g)
+        u = torch.maximum(scale(self.beta2, state.second), g.abs())
+        return m / plus(self.regularizer, u), m, u
+
+
+@dataclass(eq=False)
+class AdadeltaSGLD(AdaptiveDrift):
+    """SGLD with Adadelta's direction as drift.
+
+    theta <- theta - eps (g + a A) + sqrt(2 eps tau) N(0, I);   E <- r E + (1 - r) g^2;   A = sqrt(X + d) / sqrt(E + d) g;
+    X <- r X + (1 - r) A^2, from past gradients;   a = bias_factor N.
+
+    Source: Kim, Song & Liang 2020, section 3.3, with Zeiler 2012, Algorithm 1.
+
+    Parameters
+    ----------
+    bias_factor : float >= 0, default 0.01
+        a / N, dimensionless. At 0 the chain is SGLD, bit for bit.
+    memory : float in [0, 1), default 0.95
+        r, of both averages.
+    regularizer : float > 0, default 1e-6
+        d, starts the motion and keeps A finite; units of g^2.
+    """
+
+    bias_factor: Coefficient = 0.01
+    memory: Coefficient = 0.95
+    regularizer: Coefficient = 1e-6
+
+    source: ClassVar[str] = "Kim, Song & Liang 2020, section 3.3"
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        check_field(self, "bias_factor", "a number >= 0", self.bias_factor >= 0)
+        check_field(self, "memory", "0 <= memory < 1", _in_unit_interval(self.memory))
+        check_field(self, "regularizer", "a number > 0", self.regularizer > 0)
+
+    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
+        """Return A, E and X."""
+        E = scale(self.memory, state.first) + scale(1.0 - self.memory, g * g)
+        A = (plus(self.regularizer, state.second) / plus(self.regularizer, E)).sqrt() * g
+        return A, E, scale(self.memory, state.second) + scale(1.0 - self.memory, A * A)

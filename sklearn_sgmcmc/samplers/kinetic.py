@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, exp, scale, sqrt
 
 
 class KineticState(NamedTuple):
@@ -76,3 +76,73 @@ class SGHMC(Sampler):
         g = potential.grad(theta)
         r = scale(1.0 - f, r) - scale(sqrt(eps), g) + scale(sqrt(2.0 * f * tau - eps * self.gradient_noise), noise(theta))
         return KineticState(theta + scale(sqrt(eps), r), r)
+
+
+class SplittingState(NamedTuple):
+    """theta, the momentum r ~ N(0, tau I) and the gradient at theta, all (C, P)."""
+
+    theta: Theta
+    momentum: Theta
+    gradient: Theta
+
+
+@dataclass(eq=False)
+class BAOAB(Sampler):
+    """Splitting integrators of the underdamped Langevin equation: a word over A (drift), B (kick) and O (heat bath).
+
+    With the time step sqrt(eps), a letter that stands k times in the word acts for the k-th part of it:
+    A: theta <- theta + sqrt(eps) r / k;   B: r <- r - sqrt(eps) g / k;
+    O: r <- c r + sqrt((1 - c^2) tau) N(0, I), c = exp(-f / k).
+
+    "BAOAB" has the exact variance of theta on a Gaussian at every stable step; "OBABO" that of r. One gradient per step where the
+    letters B between two drifts are one or meet at the ends of the word.
+
+    Source: Leimkuhler & Matthews 2013, section 2, with friction times time step called f.
+
+    Parameters
+    ----------
+    friction : float > 0, default 0.2
+        f per step, dimensionless; the velocity keeps the share exp(-f).
+    word : str, default "BAOAB"
+        Letters A, B and O, each at least once.
+    """
+
+    friction: Coefficient = 0.2
+    word: str = "BAOAB"
+
+    law: ClassVar[Law] = "small step"
+    default_learning_rate: ClassVar[float] = 0.03
+    source: ClassVar[str] = "Leimkuhler & Matthews 2013, section 2"
+
+    @property
+    def stability_limit(self) -> Coefficient:
+        """4, the leapfrog's; a word with more drifts or kicks is not less stable."""
+        return 4.0
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        check_field(self, "friction", "a number > 0", self.friction > 0)
+        check_field(
+            self, "word", "letters A, B and O, each at least once", isinstance(self.word, str) and set(self.word) == set("ABO")
+        )
+
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SplittingState:
+        """Start at ``theta`` with r ~ N(0, tau I)."""
+        return SplittingState(theta, scale(sqrt(control.temperature), noise(theta)), potential.grad(theta))
+
+    def step(self, state: SplittingState, potential: Potential, noise: Noise, control: Control) -> SplittingState:
+        """Go through the letters of the word; the gradient is evaluated anew after each drift that a kick or the end follows."""
+        h = sqrt(control.step_size)
+        theta, r, g = state
+        fresh = True
+        for letter in self.word:
+            share = 1.0 / self.word.count(letter)
+            if letter == "A":
+                theta, fresh = theta + scale(share * h, r), False
+            elif letter == "B":
+                g, fresh = (g if fresh else potential.grad(theta)), True
+                r = r - scale(share * h, g)
+            else:
+                kept = exp(-share * self.friction)
+                r = scale(kept, r) + scale(sqrt((1.0 - kept * kept) * control.temperature), noise(theta))
+        return SplittingState(theta, r, g if fresh else potential.grad(theta))

@@ -97,6 +97,7 @@ class Adam(Sampler):
     affine = "no"
     default_learning_rate: ClassVar[float] = 0.005
     step_is_learning_rate: ClassVar[bool] = True
+    stability_limit = None
     source: ClassVar[str] = "Kingma & Ba 2015, Algorithm 1"
 
     def check(self) -> None:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from sklearn_sgmcmc.samplers._base import Sampler
-from sklearn_sgmcmc.samplers.drift import MSGLD
-from sklearn_sgmcmc.samplers.kinetic import SGHMC
+from sklearn_sgmcmc.samplers.drift import ASGLD, MSGLD, AdadeltaSGLD, AdaMaxSGLD
+from sklearn_sgmcmc.samplers.kinetic import BAOAB, SGHMC
 from sklearn_sgmcmc.samplers.langevin import SGLD
+from sklearn_sgmcmc.samplers.metropolis import MALA
+from sklearn_sgmcmc.samplers.nonreversible import NonReversibleSGLD
 from sklearn_sgmcmc.samplers.optimizers import SGD, Adam
+from sklearn_sgmcmc.samplers.preconditioned import PSGLD
+from sklearn_sgmcmc.samplers.thermostat import MSGNHT, SGNHT
 
 SAMPLERS: dict[str, type[Sampler]] = {
     "sgld": SGLD,
-    "msgld": MSGLD,
+    "mala": MALA,
+    "psgld": PSGLD,
     "sghmc": SGHMC,
+    "baoab": BAOAB,
+    "sgnht": SGNHT,
+    "msgnht": MSGNHT,
+    "msgld": MSGLD,
+    "asgld": ASGLD,
+    "adamax_sgld": AdaMaxSGLD,
+    "adadelta_sgld": AdadeltaSGLD,
+    "nr_sgld": NonReversibleSGLD,
     "sgd": SGD,
     "adam": Adam,
 }

@@ -1,0 +1,110 @@
+"""Stochastic gradient Nose-Hoover thermostats: a friction that adapts until the kinetic temperature is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+
+from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
+from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, ratio, scale, sqrt
+
+
+class ThermostatState(NamedTuple):
+    """theta and the momentum r (C, P); the friction alpha, (C, 1) for one thermostat per chain, (C, P) for one per parameter."""
+
+    theta: Theta
+    momentum: Theta
+    friction: torch.Tensor
+
+
+@dataclass(eq=False)
+class SGNHT(Sampler):
+    """Stochastic gradient Nose-Hoover thermostat, one per chain, in learning-rate form.
+
+    u <- (1 - alpha) u - eps g + sqrt(2 a eps tau) N(0, I);   theta <- theta + u;   alpha <- alpha + |u|^2 / P - eps tau.
+
+    The state holds r = u / sqrt(eps). alpha starts at a and rises until it has absorbed the noise of the gradients. As P grows it
+    ends at the smaller root of alpha (4 - 2 alpha - h) = 4 a + 2 eps s2 / tau, where Var theta = (tau / lambda)(1 - alpha / 2):
+    biased at any fixed a, by a / 2 if that is small. The root exists only if 2 a + eps s2 / tau <= (4 - h)^2 / 16. At tau = 0 alpha
+    stands still.
+
+    Source: Ding et al. 2014, Algorithm 2, with the temperature tau added (theirs is 1).
+
+    Parameters
+    ----------
+    noise_level : float > 0, default 0.05
+        a, the injected noise and the initial friction per step, dimensionless.
+    thermostat_rate : float >= 0 or None, default None
+        k in alpha <- alpha + k (|r|^2 / (P tau) - 1). None is eps tau, as published; 0 freezes the friction at a.
+    """
+
+    noise_level: Coefficient = 0.05
+    thermostat_rate: Coefficient | None = None
+
+    law: ClassVar[Law] = "biased"
+    affine = "frozen"
+    default_learning_rate: ClassVar[float] = 0.02
+    source: ClassVar[str] = "Ding et al. 2014, Algorithm 2"
+
+    @property
+    def stability_limit(self) -> Coefficient:
+        """4 - 2 alpha at the initial friction."""
+        return 4.0 - 2.0 * self.noise_level
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        check_field(self, "noise_level", "0 < noise_level < 0.5, where the thermostat has an equilibrium", _open(self.noise_level))
+        if self.thermostat_rate is not None:
+            check_field(self, "thermostat_rate", "a number >= 0, or None", self.thermostat_rate >= 0)
+
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> ThermostatState:
+        """Start at ``theta`` with r ~ N(0, tau I) and alpha = a."""
+        r = scale(sqrt(control.temperature), noise(theta))
+        return ThermostatState(theta, r, scale(self.noise_level, torch.ones_like(self._kinetic(r))))
+
+    def step(self, state: ThermostatState, potential: Potential, noise: Noise, control: Control) -> ThermostatState:
+        """Advance by one step."""
+        eps, tau = control.step_size, control.temperature
+        theta, r, alpha = state
+        injected = scale(sqrt(2.0 * self.noise_level * tau), noise(theta))
+        r = r - alpha * r - scale(sqrt(eps), potential.grad(theta)) + injected
+        return ThermostatState(theta + scale(sqrt(eps), r), r, alpha + self._heating(r, eps, tau))
+
+    def _heating(self, r: Theta, eps: Coefficient, tau: Coefficient) -> torch.Tensor:
+        """Return k (|r|^2 / (P tau) - 1), and 0 where tau = 0: there alpha would only ratchet upwards."""
+        rate = ratio(eps * tau if self.thermostat_rate is None else self.thermostat_rate, tau)
+        kinetic = self._kinetic(r)
+        return scale(rate, kinetic - scale(tau, torch.ones_like(kinetic)))
+
+    def _kinetic(self, r: Theta) -> torch.Tensor:
+        """Return |r|^2 / P, (C, 1)."""
+        return r.square().mean(1, keepdim=True)
+
+
+@dataclass(eq=False)
+class MSGNHT(SGNHT):
+    """Multivariate SGNHT: one thermostat per parameter.
+
+    As SGNHT, with alpha <- alpha + u^2 - eps tau, coordinate by coordinate.
+
+    Source: Gan et al. 2015, equation 6, with the temperature tau added (theirs is 1).
+
+    Parameters
+    ----------
+    noise_level : float > 0, default 0.05
+        a, the injected noise and the initial friction per step, dimensionless.
+    thermostat_rate : float >= 0 or None, default None
+        k in alpha <- alpha + k (r^2 / tau - 1). None is eps tau, as published; 0 freezes the friction at a.
+    """
+
+    source: ClassVar[str] = "Gan et al. 2015, eq. 6"
+
+    def _kinetic(self, r: Theta) -> torch.Tensor:
+        """Return r^2, (C, P)."""
+        return r.square()
+
+
+def _open(value: Coefficient) -> bool | torch.Tensor:
+    return (value > 0) & (value < 0.5)
