@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Self
+
+import torch
 
 
 class Parameters:
@@ -12,6 +15,21 @@ class Parameters:
     The fields are the parameters. Values pass through by identity and are neither coerced nor checked before a run, so that
     ``sklearn.base.clone``, ``GridSearchCV`` (``sampler__friction``) and printing work as they do for estimators.
     """
+
+    def check_field(self, name: str, rule: str, holds: Callable[[Any], Any]) -> None:
+        """Raise ValueError, naming the field, its value, the rule and the default, unless ``holds(value)`` for every chain.
+
+        Numbers must be finite; a value of the wrong type breaks the rule.
+        """
+        value = getattr(self, name)
+        try:
+            finite = isinstance(value, str) or value is None or bool(torch.isfinite(torch.as_tensor(value)).all())
+            ok = finite and not isinstance(value, bool) and bool(torch.as_tensor(holds(value)).all())
+        except (TypeError, RuntimeError, ValueError):
+            ok = False
+        if not ok:
+            default = next(field.default for field in dataclasses.fields(self) if field.name == name)  # type: ignore[arg-type]
+            raise ValueError(f"{type(self).__name__}.{name}={value!r} must be {rule}; {default!r} is the default.")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also the parameters of nested objects as ``name__field``."""
@@ -34,7 +52,10 @@ class Parameters:
             if field not in known:
                 raise ValueError(f"{type(self).__name__} has no parameter {field!r}; its parameters are {', '.join(known)}.")
             if inner:
-                getattr(self, field).set_params(**{inner: value})
+                nested = getattr(self, field)
+                if not isinstance(nested, Parameters):
+                    raise ValueError(f"{type(self).__name__}.{field}={nested!r} has no parameter {inner!r}: it is no object.")
+                nested.set_params(**{inner: value})
             else:
                 setattr(self, field, value)
         return self

@@ -56,14 +56,17 @@ class Scaling(NamedTuple):
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
 
-    def apply(self, x: NDArray[Any], dtype: np.dtype[Any] | type) -> NDArray[Any]:
-        """Return (x - mean) / scale, formed in float64 and then cast; raise ValueError if it does not fit into the dtype."""
-        with np.errstate(over="ignore"):
+    def apply(self, x: NDArray[Any], dtype: np.dtype[Any] | type, name: str = "X", option: str = "standardize") -> NDArray[Any]:
+        """Return (x - mean) / scale, formed in float64 and then cast.
+
+        Raises ValueError, in terms of the argument ``name`` and the parameter ``option``, if that does not fit into the dtype.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
             scaled = np.asarray((x.astype(np.float64) - self.mean) / self.scale).astype(dtype)
         if not np.isfinite(scaled).all():
             raise ValueError(
-                f"X has values that overflow {np.dtype(dtype).name} once scaled: they lie too far from the training rows, "
-                "or standardize=False left them in extreme units. Check the units of X, or use standardize=True."
+                f"{name} has values that overflow {np.dtype(dtype).name} once scaled: they lie too far from the training rows, "
+                f"or {option}=False left them in extreme units. Check the units of {name}, or use {option}=True."
             )
         return scaled
 
@@ -71,7 +74,8 @@ class Scaling(NamedTuple):
 class LazyRows:
     """Rows of a sparse matrix, or of an array too large to copy: gathered, scaled and cast batch by batch.
 
-    The numbers are those of ``DenseRows``: the mean is subtracted after a batch is made dense.
+    The numbers are those of ``DenseRows``: the mean is subtracted after a batch is made dense. On a GPU every batch costs a copy
+    from the host.
     """
 
     def __init__(self, x: Any, scaling: Scaling, target: torch.Tensor, weight: torch.Tensor) -> None:
@@ -111,7 +115,7 @@ class Batches:
 
     ``independent=False`` walks through one random permutation of a chain's rows after another, without a gap between them.
     ``independent=True`` draws every row of every batch independently with replacement, as corrections for gradient noise need.
-    If the batch is as large as every row set, all rows come in their own order and no random number is used.
+    If the batch is as large as every row set and not independent, all rows come in their own order and no random number is used.
     """
 
     def __init__(

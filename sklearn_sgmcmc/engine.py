@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from tqdm.auto import tqdm
 
-from sklearn_sgmcmc._typing import Coefficient, Noise, PerChain, Theta
-from sklearn_sgmcmc.batches import Batch
+from sklearn_sgmcmc._typing import Coefficient, Noise, PerChain, Potential, Theta
 from sklearn_sgmcmc.draws import Draws
-from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import Caution, StepControl
 
 LOOKS = 200
-"""How often in a run the potential is recorded and divergence is looked for: the only host synchronisations."""
+"""How often in a run the potential is recorded and divergence is looked for: the only host synchronisations of the loop."""
 
 
 def _keep(theta: Theta) -> Theta:
     return theta
+
+
+class Target(Protocol):
+    """What a stage samples: a potential over P parameters once a minibatch is bound."""
+
+    @property
+    def n_params(self) -> int:
+        """P."""
+
+    def bind(self, batch: Any) -> Potential:
+        """Return the potential seen through a minibatch."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +44,21 @@ class Stage:
 
     sampler: Sampler
     timeline: Timeline
-    posterior: Posterior
+    posterior: Target
     step_size: Coefficient
     temperature: Coefficient
     carry: Callable[[Theta], Theta] = _keep
     caution: Caution | None = None
+
+    def step_control(self) -> StepControl | None:
+        """Check that the sampler is defined all along the stage, and return what caps its steps, if anything does."""
+        largest, least = (torch.as_tensor(value) for value in (self.step_size, self.temperature))
+        self.sampler.check_run(
+            float(largest.max()) * float(self.timeline.step_size.max()),
+            float(least.min()) * float(self.timeline.temperature.min()),
+        )
+        limit = self.sampler.stability_limit
+        return None if self.caution is None or limit is None else StepControl(self.step_size, limit, self.caution)
 
 
 @dataclass(frozen=True)
@@ -86,7 +106,7 @@ class _Watch:
 
 
 @torch.no_grad()
-def run(stages: Sequence[Stage], theta: Theta, batches: Iterator[Batch], noise: Noise, *, verbose: int = 0) -> RunResult:
+def run(stages: Sequence[Stage], theta: Theta, batches: Iterator[Any], noise: Noise, *, verbose: int = 0) -> RunResult:
     """Walk through the stages from ``theta`` (C, P) and return the draws they keep.
 
     Chains that stop being finite do not disturb the others; the run ends early when none is left.
@@ -99,12 +119,14 @@ def run(stages: Sequence[Stage], theta: Theta, batches: Iterator[Batch], noise: 
     for stage in stages:
         theta = stage.carry(theta)
         state = None
-        limit = stage.sampler.stability_limit
-        step_control = StepControl(limit, stage.caution) if stage.caution is not None and limit is not None else None
+        batch: Any = None
+        cut = stage.step_control()
         for control in stage.timeline.controls(stage.step_size, stage.temperature):
-            potential = stage.posterior.bind(next(batches))
-            if step_control is not None:
-                control = step_control(control, theta, potential, noise)
+            last, batch = batch, next(batches)
+            if batch is not last or last is None:  # at full batch the same rows come at every step
+                potential = stage.posterior.bind(batch)
+            if cut is not None:
+                control = cut(control, theta, potential, noise)
             if step == 0:
                 watch.look(step, theta, potential.value(theta))
             if state is None:
@@ -119,6 +141,5 @@ def run(stages: Sequence[Stage], theta: Theta, batches: Iterator[Batch], noise: 
         if watch.all_diverged:
             break
     watch.bar.close()
-    base = stage.step_size if step_control is None else step_control.cap(stage.step_size)
-    step_size = torch.as_tensor(base, dtype=torch.float64, device=theta.device).expand(len(theta), 1)
-    return RunResult(draws.values, torch.stack(watch.curve), watch.diverged_at, step_size)
+    factor = torch.ones(len(theta), 1, dtype=torch.float64, device=theta.device) if cut is None else cut.factor()
+    return RunResult(draws.values, torch.stack(watch.curve), watch.diverged_at, factor * stage.step_size)

@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Protocol
 
 import torch
-from torch.nn import functional
 
 from sklearn_sgmcmc._typing import Outputs, PerChain, Rows, Theta
+from sklearn_sgmcmc.network import sigmoid, softplus
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 LOG_NOISE_PRIOR_SCALE = 2.0
@@ -97,20 +97,35 @@ class Categorical(NoExtra):
         """Return the class probabilities."""
         return outputs.softmax(1)
 
+    def log_mean(self, outputs: Outputs) -> Outputs:
+        """Return their logarithms."""
+        return outputs.log_softmax(1)
 
-class Gaussian(Likelihood, Protocol):
-    """An observation model with a Gaussian target: it can also tell the noise."""
+
+class Gaussian:
+    """Base of the observation models with Gaussian noise."""
+
+    stiff = True
+
+    def mean(self, outputs: Outputs) -> Outputs:
+        """Return the conditional means (C, n_targets, n)."""
+        return outputs
 
     def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
         """Return the noise standard deviation, broadcastable to (C, n_targets, n), in units of the standardised target."""
+        raise NotImplementedError
+
+    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
+        """Return the log density of each row, summed over targets, (C, n)."""
+        sd = self.noise_sd(outputs, extra)
+        return (-0.5 * ((target.transpose(1, 2) - self.mean(outputs)) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
 
 
 @dataclass(frozen=True)
-class FixedNoise(NoExtra):
+class FixedNoise(Gaussian, NoExtra):
     """y = f(x) + N(0, sd^2) with known sd, one per target, in units of the standardised target."""
 
     sd: tuple[float, ...]
-    stiff = True
 
     @property
     def n_outputs(self) -> int:
@@ -120,19 +135,10 @@ class FixedNoise(NoExtra):
     def _sd(self, like: torch.Tensor) -> torch.Tensor:
         return _constant(self.sd, like.dtype, like.device)[None, :, None]
 
-    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
-        """Return the Gaussian log density of each row, summed over targets."""
-        sd = self._sd(outputs)
-        return (-0.5 * ((target.transpose(1, 2) - outputs) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
-
     def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (f - y) / sd^2."""
         precision = self._sd(outputs).square().reciprocal()
         return (outputs - target.transpose(1, 2)) * (weight.unsqueeze(1) * precision), extra
-
-    def mean(self, outputs: Outputs) -> Outputs:
-        """Return the outputs."""
-        return outputs
 
     def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
         """Return the known sd."""
@@ -140,11 +146,10 @@ class FixedNoise(NoExtra):
 
 
 @dataclass(frozen=True)
-class HomoscedasticNoise:
+class HomoscedasticNoise(Gaussian):
     """y = f(x) + N(0, sd^2), sd^2 = exp(2 s) + floor^2 with one learned s per target and chain, s ~ N(0, 2^2)."""
 
     n_targets: int
-    stiff = True
 
     @property
     def n_outputs(self) -> int:
@@ -155,11 +160,6 @@ class HomoscedasticNoise:
     def n_params(self) -> int:
         """One s per target."""
         return self.n_targets
-
-    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
-        """Return the Gaussian log density of each row, summed over targets."""
-        sd = self.noise_sd(outputs, extra)
-        return (-0.5 * ((target.transpose(1, 2) - outputs) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
 
     def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (f - y) / sd^2 and sum weight (1 - (f - y)^2 / sd^2) exp(2 s) / sd^2."""
@@ -179,31 +179,21 @@ class HomoscedasticNoise:
         """Return s / 2^2."""
         return extra / LOG_NOISE_PRIOR_SCALE**2
 
-    def mean(self, outputs: Outputs) -> Outputs:
-        """Return the outputs."""
-        return outputs
-
     def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
         """Return sqrt(exp(2 s) + floor^2), the same for all rows."""
         return (torch.exp(2.0 * extra) + NOISE_FLOOR**2).sqrt().unsqueeze(2)
 
 
 @dataclass(frozen=True)
-class HeteroscedasticNoise(NoExtra):
+class HeteroscedasticNoise(Gaussian, NoExtra):
     """y = f(x) + N(0, sd(x)^2), sd(x) = softplus(s(x)) + floor; the network's outputs are (f, s), means first."""
 
     n_targets: int
-    stiff = True
 
     @property
     def n_outputs(self) -> int:
         """A mean and a noise output per target."""
         return 2 * self.n_targets
-
-    def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
-        """Return the Gaussian log density of each row, summed over targets."""
-        sd = self.noise_sd(outputs, extra)
-        return (-0.5 * ((target.transpose(1, 2) - self.mean(outputs)) / sd).square() - sd.log() - HALF_LOG_2PI).sum(1)
 
     def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (f - y) / sd^2 and weight (1 - (f - y)^2 / sd^2) / sd * sigmoid(s), stacked."""
@@ -212,7 +202,7 @@ class HeteroscedasticNoise(NoExtra):
         standardised = (mean - target.transpose(1, 2)) * inverse_sd
         weighted = weight.unsqueeze(1) * inverse_sd
         by_mean = weighted * standardised
-        by_raw = weighted * (1.0 - standardised.square()) * torch.sigmoid(raw)
+        by_raw = weighted * (1.0 - standardised.square()) * sigmoid(raw)
         return torch.cat([by_mean, by_raw], dim=1), extra
 
     def mean(self, outputs: Outputs) -> Outputs:
@@ -221,7 +211,7 @@ class HeteroscedasticNoise(NoExtra):
 
     def noise_sd(self, outputs: Outputs, extra: Theta) -> Outputs:
         """Return softplus(s) + floor."""
-        return functional.softplus(outputs[:, self.n_targets :]) + NOISE_FLOOR
+        return softplus(outputs[:, self.n_targets :]) + NOISE_FLOOR
 
     @staticmethod
     def raw_from_sd(sd: torch.Tensor) -> torch.Tensor:

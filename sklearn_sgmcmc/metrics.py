@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_consistent_length
 
-from sklearn_sgmcmc.estimators._checks import check_integer
+from sklearn_sgmcmc._checks import check_integer
 
 
 def expected_calibration_error(y_true: ArrayLike, y_proba: ArrayLike, *, labels: ArrayLike, n_bins: int = 15) -> float:

@@ -15,15 +15,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import torch
-from torch.nn import functional
 
 from sklearn_sgmcmc._typing import Outputs, Rows, Theta
 
-aten = torch.ops.aten
-
 
 class Activation(NamedTuple):
-    """An elementwise function h(z) and its pullback: (dL/dh, z, h) -> dL/dz in one fused pass."""
+    """An elementwise function h(z) and its pullback: (dL/dh, z, h) -> dL/dz."""
 
     function: Callable[[torch.Tensor], torch.Tensor]
     pullback: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -31,13 +28,42 @@ class Activation(NamedTuple):
     """Weights drawn with standard deviation gain / sqrt(n_in) keep the scale of the signal."""
 
 
+def sigmoid(z: torch.Tensor) -> torch.Tensor:
+    """Return 1 / (1 + exp(-z)) by way of tanh.
+
+    torch's own sigmoid, silu, softplus and gelu round the last few numbers of a tensor otherwise than the rest, so that a chain's
+    bits would depend on how many chains are computed together; tanh, exp, log1p and erf do not.
+    """
+    return 0.5 * (1.0 + torch.tanh(0.5 * z))
+
+
+def softplus(z: torch.Tensor) -> torch.Tensor:
+    """Return log(1 + exp(z))."""
+    return torch.relu(z) + torch.log1p(torch.exp(-z.abs()))
+
+
+def _normal_cdf(z: torch.Tensor) -> torch.Tensor:
+    return 0.5 * (1.0 + torch.erf(z * 0.7071067811865476))  # 1 / sqrt(2)
+
+
+def _silu_pullback(d: torch.Tensor, z: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    share = sigmoid(z)
+    return d * (share + h * (1.0 - share))
+
+
+def _gelu_pullback(d: torch.Tensor, z: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    return d * (_normal_cdf(z) + z * torch.exp(-0.5 * z * z) * 0.3989422804014327)  # 1 / sqrt(2 pi)
+
+
+relu_pullback = torch.ops.aten.threshold_backward.default
+
 ACTIVATIONS: dict[str, Activation] = {
-    "relu": Activation(torch.relu, lambda d, z, h: aten.threshold_backward.default(d, h, 0), 2.0**0.5),
-    "tanh": Activation(torch.tanh, lambda d, z, h: aten.tanh_backward.default(d, h), 1.0),
-    "logistic": Activation(torch.sigmoid, lambda d, z, h: aten.sigmoid_backward.default(d, h), 1.0),
+    "relu": Activation(torch.relu, lambda d, z, h: relu_pullback(d, h, 0), 2.0**0.5),
+    "tanh": Activation(torch.tanh, lambda d, z, h: d * (1.0 - h * h), 1.0),
+    "logistic": Activation(sigmoid, lambda d, z, h: d * (h * (1.0 - h)), 1.0),
     "identity": Activation(lambda z: z, lambda d, z, h: d, 1.0),
-    "silu": Activation(functional.silu, lambda d, z, h: aten.silu_backward.default(d, z), 2.0**0.5),
-    "gelu": Activation(functional.gelu, lambda d, z, h: aten.gelu_backward.default(d, z), 2.0**0.5),
+    "silu": Activation(lambda z: z * sigmoid(z), _silu_pullback, 2.0**0.5),
+    "gelu": Activation(lambda z: z * _normal_cdf(z), _gelu_pullback, 2.0**0.5),
 }
 
 

@@ -1,7 +1,7 @@
 """Random numbers: every chain belongs to a block of four, and every block has a generator of its own.
 
-Numbers are drawn block by block, one call each, so that a chain's numbers depend on the seed and on its position alone: not on
-how many chains are computed together, on worker processes, or on the number of threads.
+Numbers are drawn block by block, one call each, so that a chain's numbers depend on the seed, its position and the size of its
+block alone: not on how many chains are computed together, on worker processes, or on the number of threads.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from sklearn_sgmcmc.priors import Prior
 class Posterior:
     """A network, what its outputs mean, and a prior: together a potential over flat parameters (C, P).
 
-    theta holds the network's parameters first, then the likelihood's. ``n_rows`` counts the training rows of a chain, ``n_data``
-    is their total weight N; each is a number or a (C, 1) tensor.
+    theta holds the network's parameters first, then the likelihood's. ``n_rows`` counts the training rows R, ``n_data`` is their
+    total weight N; each is a number or a (C, 1) tensor.
     """
 
     network: MLP
@@ -33,7 +33,7 @@ class Posterior:
         return self.network.n_params + self.likelihood.n_params
 
     def bind(self, batch: Batch) -> MinibatchPotential:
-        """Return the potential seen through a minibatch of n rows: here, and only here, stands N/n."""
+        """Return the potential seen through a minibatch of n of the R rows: here alone stands R/n (N/n at unit weights)."""
         share = self.n_rows / batch.weight.shape[1]
         share = share.to(batch.weight.dtype) if isinstance(share, torch.Tensor) else share
         return MinibatchPotential(self, batch._replace(weight=batch.weight * share))
@@ -64,7 +64,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class MinibatchPotential:
-    """A posterior with a minibatch bound, whose weights already carry N/n."""
+    """A posterior with a minibatch bound, whose weights already carry R/n."""
 
     posterior: Posterior
     batch: Batch
@@ -110,6 +110,9 @@ class MinibatchPotential:
 
     def hvp(self, theta: Theta, vector: Theta) -> Theta:
         """Return the Hessian of U at ``theta`` times ``vector``, shape (C, P)."""
+        if len(theta) == 1:  # see network.bmm: automatic differentiation would take gemv where more chains take gemm
+            twice = MinibatchPotential(self.posterior, Batch(*(t.expand(2, *t.shape[1:]) for t in self.batch)))
+            return twice.hvp(theta.expand(2, -1), vector.expand(2, -1))[:1]
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
             gradient = torch.autograd.grad(self.value(leaf).sum(), leaf, create_graph=True)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from sklearn_sgmcmc._typing import Outputs, Theta
 from sklearn_sgmcmc.network import MLP, with_constant
 
 ROWS = 1024
-"""Rows per chunk: fixed, so that a row's prediction does not depend on its neighbours."""
+"""Rows per chunk."""
 CHUNK_ELEMENTS = 2**21
 """Upper bound of draws x rows x widest layer held at once."""
 
@@ -58,14 +59,24 @@ class Ensemble:
         return mean.T.numpy(), (squares / count).T.numpy()
 
     @torch.no_grad()
+    def log_mean_exp(self, x: NDArray[np.floating], statistic: Statistic) -> NDArray[np.float64]:
+        """Return log(mean over draws of exp(statistic)), (n, columns) float64."""
+        total: torch.Tensor | None = None
+        for outputs, extra in self.chunks(x):
+            part = statistic(outputs, extra).double().logsumexp(dim=0)
+            total = part if total is None else torch.logaddexp(total, part)
+        assert total is not None
+        return (total - math.log(len(self.draws))).T.numpy()
+
+    @torch.no_grad()
     def values(self, x: NDArray[np.floating], statistic: Statistic) -> NDArray[np.float64]:
         """Return a statistic at every draw, (M, n, columns) float64."""
         parts = [statistic(outputs, extra).double() for outputs, extra in self.chunks(x)]
         return torch.cat(parts).transpose(1, 2).numpy()
 
-    def subset(self, rows: NDArray[np.int64]) -> Ensemble:
+    def subset(self, chosen: NDArray[np.int64]) -> Ensemble:
         """Return the ensemble of some of the draws."""
-        return Ensemble(self.network, self.draws[rows])
+        return Ensemble(self.network, self.draws[chosen])
 
 
 def row_chunks(n_rows: int) -> Iterator[slice]:

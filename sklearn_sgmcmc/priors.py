@@ -38,7 +38,7 @@ class Normal(Prior):
 
     Parameters
     ----------
-    scale : float > 0, default 1
+    scale : float between 1e-6 and 1e6, default 1
         Standard deviation, in units of a weight between standardised quantities; a float or one value per chain (C, 1).
     """
 
@@ -51,8 +51,7 @@ class Normal(Prior):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        if not bool(torch.as_tensor(self.scale > 0).all()):
-            raise ValueError(f"prior_scale={self.scale!r} is outside its domain: a number > 0; 1.0 is the default.")
+        self.check_field("scale", "a number between 1e-6 and 1e6", lambda scale: (scale >= 1e-6) & (scale <= 1e6))
 
     def grad(self, theta: Theta) -> Theta:
         """Return theta / scale^2."""

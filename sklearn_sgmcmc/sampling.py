@@ -14,7 +14,7 @@ from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
 from sklearn_sgmcmc.engine import Stage, run
 from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators
 from sklearn_sgmcmc.samplers._base import Sampler
-from sklearn_sgmcmc.samplers.registry import SAMPLERS, make_sampler
+from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES, Schedule
 from sklearn_sgmcmc.threads import one_thread
 
@@ -132,8 +132,10 @@ def sample(
     (torch.Size([200, 64, 2]), True)
     """
     if theta0.ndim != 2:
-        raise ValueError(f"theta0 has shape {tuple(theta0.shape)}: it must be (C, P), chains by parameters; use theta0[None] for one.")
-    chosen = make_sampler(sampler) if isinstance(sampler, str) and sampler in SAMPLERS else sampler
+        raise ValueError(
+            f"theta0 has shape {tuple(theta0.shape)}: it must be (C, P), chains by parameters; use theta0[None] for one."
+        )
+    chosen = SAMPLERS[sampler]() if isinstance(sampler, str) and sampler in SAMPLERS else sampler
     if not isinstance(chosen, Sampler):
         raise ValueError(f"sampler={sampler!r} is not known; choose one of {', '.join(SAMPLERS)} or pass a Sampler object.")
     plan = SCHEDULES[schedule]() if isinstance(schedule, str) and schedule in SCHEDULES else schedule

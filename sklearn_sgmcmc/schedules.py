@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +72,7 @@ class Schedule(Parameters):
     def timeline(self, *, n_steps: int, steps_per_epoch: float, burn_in: float, n_draws: int) -> Timeline:
         """Lay out a run of ``n_steps`` that keeps at most ``n_draws`` states after the share ``burn_in`` of its steps.
 
-        The last step is always kept. If fewer steps than ``n_draws`` are left after burn-in, each of them is kept, at least one.
+        If fewer sampling steps than ``n_draws`` are left after burn-in, each of them is kept. Raises ValueError if none is left.
         """
         self.check()
         t = np.arange(n_steps)
@@ -80,6 +81,11 @@ class Schedule(Parameters):
         first = min(int(burn_in * n_steps), n_steps - 1)
         weight = self.draw_weight(step_size, temperature).copy()
         weight[:first] = 0.0
+        if not (weight > 0).any():
+            raise ValueError(
+                f"schedule={self!r} has no sampling step among the last {n_steps - first} of {n_steps} steps: "
+                "increase max_iter (n_steps), lower burn_in, or let it sample for longer."
+            )
         collect = _equal_increments(weight, n_draws)
         adapt = t < np.argmax(collect)
         return Timeline(step_size, temperature, adapt, collect)
@@ -109,8 +115,8 @@ class StepDecay(Schedule):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        _check(self, "factor", "0 < factor <= 1", 0 < self.factor <= 1)
-        _check(self, "every", "a number of epochs > 0, or None", self.every is None or self.every > 0)
+        self.check_field("factor", "a number in (0, 1]", lambda value: 0 < value <= 1)
+        self.check_field("every", "a number of epochs > 0, or None", lambda value: value is None or value > 0)
 
     def step_size(self, t: NDArray[np.int64], n_steps: int, steps_per_epoch: float) -> NDArray[np.float64]:
         """Return factor ** floor(epoch / every)."""
@@ -138,8 +144,8 @@ class Polynomial(Schedule):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        _check(self, "gamma", "0.5 < gamma <= 1", 0.5 < self.gamma <= 1)
-        _check(self, "offset", "a number of steps > 0, or None", self.offset is None or self.offset > 0)
+        self.check_field("gamma", "a number in (0.5, 1]", lambda value: 0.5 < value <= 1)
+        self.check_field("offset", "a number of steps > 0, or None", lambda value: value is None or value > 0)
 
     def step_size(self, t: NDArray[np.int64], n_steps: int, steps_per_epoch: float) -> NDArray[np.float64]:
         """Return (1 + t / offset) ** -gamma."""
@@ -169,8 +175,8 @@ class Cyclical(Schedule):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        _check(self, "n_cycles", "an integer >= 1", self.n_cycles >= 1)
-        _check(self, "exploration", "0 <= exploration < 1", 0 <= self.exploration < 1)
+        self.check_field("n_cycles", "an integer >= 1", lambda value: isinstance(value, Integral) and int(value) >= 1)
+        self.check_field("exploration", "a number in [0, 1)", lambda value: 0 <= value < 1)
 
     def _phase(self, t: NDArray[np.int64], n_steps: int) -> NDArray[np.float64]:
         length = -(-n_steps // self.n_cycles)
@@ -198,20 +204,15 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 
 def _equal_increments(weight: NDArray[np.float64], n_draws: int) -> NDArray[np.bool_]:
-    """Mark the steps at which the running sum of ``weight`` passes the n_draws-ths of its total; the last is always marked."""
+    """Mark n_draws different steps near those at which the running sum of ``weight`` passes the n_draws-ths of its total."""
     collect = np.zeros(len(weight), dtype=np.bool_)
     candidates = np.flatnonzero(weight > 0)
-    if len(candidates) == 0:  # e.g. no sampling part after burn-in: keep the last state rather than nothing
-        collect[-1] = True
-    elif len(candidates) <= n_draws:
+    if len(candidates) <= n_draws:
         collect[candidates] = True
     else:
         share = np.cumsum(weight[candidates]) / np.sum(weight[candidates]) * n_draws
         marks = np.searchsorted(share, np.arange(1, n_draws + 1) - 1e-9 * n_draws)
-        collect[candidates[np.minimum(marks, len(candidates) - 1)]] = True
+        order = np.arange(n_draws)
+        marks = np.maximum.accumulate(marks - order) + order  # two marks on one step: the second moves to the next
+        collect[candidates[np.minimum(marks, len(candidates) - n_draws + order)]] = True
     return collect
-
-
-def _check(schedule: Schedule, name: str, rule: str, holds: bool) -> None:
-    if not holds:
-        raise ValueError(f"{type(schedule).__name__}.{name}={getattr(schedule, name)!r} is outside its domain: {rule}.")

@@ -12,7 +12,7 @@ FIRST_ITERATIONS = 10
 """Power iterations of the first look at the curvature; later ones take one, from the last direction."""
 DENSE = 8
 """At step t the next look is t / DENSE steps away: noise levels collapse early in a run, while steps are still long."""
-FORGET = 0.9
+FORGET = 0.95
 """Share of the last curvature below which a new one does not fall: steps grow slowly."""
 
 
@@ -32,8 +32,8 @@ class Caution:
 
 STIFF = Caution(share=0.125, rise=1.0, longest_wait=25)
 """For curvature that can grow without bound. SGLD's variance in the stiffest direction is then 1 / (1 - 0.125) of the target's."""
-BOUNDED = Caution(share=0.6, rise=0.1, longest_wait=100)
-"""For curvature bounded by the data: only steps that would not be stable are cut."""
+BOUNDED = Caution(share=0.25, rise=0.1, longest_wait=100)
+"""For curvature bounded by the data. SGLD's variance in the stiffest direction is then at most 1 / (1 - 0.25) of the target's."""
 
 
 class StepControl:
@@ -44,37 +44,41 @@ class StepControl:
     iteration on Hessian-vector products; the cap is frozen before the first kept draw.
     """
 
-    def __init__(self, limit: Coefficient, caution: Caution) -> None:
+    def __init__(self, base: Coefficient, limit: Coefficient, caution: Caution) -> None:
+        self.base = base
         self.limit = limit * caution.share
         self.caution = caution
         self.curvature: torch.Tensor | None = None
         self.direction: Theta | None = None
         self.next_look = 0
         self.step = 0
+        self.last: tuple[Control, Control] | None = None
 
     def __call__(self, control: Control, theta: Theta, potential: Potential, noise: Noise) -> Control:
-        """Return the control with its step size capped per chain, (C, 1) float64."""
+        """Return the control with its step size multiplied by each chain's factor, (C, 1) float64."""
         if control.adapt or self.curvature is None:
             if self.step == self.next_look:
                 self._look(theta, potential, noise)
                 self.next_look += 1 + min(self.step // DENSE, self.caution.longest_wait)
+                self.last = None
             self.step += 1
-        return replace(control, step_size=self.cap(control.step_size))
+        if self.last is None or self.last[0] is not control:
+            self.last = (control, replace(control, step_size=control.step_size * self.factor()))
+        return self.last[1]
 
-    def cap(self, step_size: Coefficient) -> torch.Tensor:
-        """Return the smaller of ``step_size`` and the limit of each chain, (C, 1) float64."""
+    def factor(self) -> torch.Tensor:
+        """Return by how much each chain's steps are cut, (C, 1) float64 in (0, 1]; the schedule's multiplier comes on top."""
         assert self.curvature is not None
-        limit = self.limit / self.curvature
-        return torch.minimum(step_size, limit) if isinstance(step_size, torch.Tensor) else limit.clamp(max=step_size)
+        return (self.limit / self.curvature / self.base).clamp(max=1.0)
 
     def _look(self, theta: Theta, potential: Potential, noise: Noise) -> None:
         """Update the estimate of the largest absolute eigenvalue of the Hessian."""
         direction = noise(theta) if self.direction is None else self.direction
         for _ in range(FIRST_ITERATIONS if self.direction is None else 1):
-            unit = direction / direction.norm(dim=1, keepdim=True).clamp_min(1e-30)
-            direction = potential.hvp(theta, unit)
+            length = direction.double().norm(dim=1, keepdim=True).clamp_min(1e-300)  # float32 would overflow at 1e19
+            direction = potential.hvp(theta, (direction / length).to(theta.dtype))
         self.direction = direction
-        estimate = direction.norm(dim=1, keepdim=True).double().clamp_min(1e-30)
+        estimate = direction.double().norm(dim=1, keepdim=True).clamp_min(1e-300)
         if self.curvature is None:
             self.curvature = estimate
         old = self.curvature

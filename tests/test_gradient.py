@@ -64,14 +64,19 @@ def test_minibatch_gradient_is_unbiased_over_all_batches():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n_rows", [1, 5, 64, 150])
-@pytest.mark.parametrize(
-    "likelihood", [Categorical(3), FixedNoise((0.5, 2.0)), HomoscedasticNoise(2)], ids=lambda x: type(x).__name__
-)
-@pytest.mark.parametrize("hidden", [(), (1,), (30, 30), (50,)])
-def test_gradient_bits_of_a_chain_do_not_depend_on_its_company(dtype, n_rows, likelihood, hidden):
-    bound, theta = potential("relu", likelihood, hidden, n_chains=8, n_rows=n_rows, dtype=dtype)
-    together = bound.grad(theta)
-    for n_chains in (1, 2, 4):
-        part = type(bound)(bound.posterior, Batch(*(tensor[:n_chains] for tensor in bound.batch)))
-        assert torch.equal(part.grad(theta[:n_chains]), together[:n_chains])
+@pytest.mark.parametrize("n_rows", [1, 5, 64, 77])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: f"{type(x).__name__}{x.n_outputs}")
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_bits_of_a_chain_do_not_depend_on_its_company(activation, dtype, n_rows, likelihood):
+    for hidden in ((), (1,), (30, 30), (50,)):
+        bound, theta = potential(activation, likelihood, hidden, n_chains=9, n_rows=n_rows, dtype=dtype)
+        vector = theta.flip(1)
+
+        def numbers(part, bound=bound, theta=theta, vector=vector):
+            some = type(bound)(bound.posterior, Batch(*(tensor[part] for tensor in bound.batch)))
+            return some.grad(theta[part]), some.hvp(theta[part], vector[part]), some.value(theta[part])
+
+        together = numbers(slice(0, 9))
+        for part in (slice(0, 1), slice(0, 2), slice(0, 4), slice(4, 8), slice(8, 9)):
+            for alone, all_of_them in zip(numbers(part), together, strict=True):
+                assert torch.equal(alone, all_of_them[part])

@@ -37,9 +37,11 @@ def test_same_seed_same_bits(estimator, batch_size):
 
 @both
 @modes
-def test_workers_do_not_change_a_bit(estimator, batch_size):
-    X, y = problem(estimator)
-    one, two = (estimator(batch_size=batch_size, n_chains=10, n_jobs=jobs, **FAST).fit(X, y) for jobs in (None, 2))
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+def test_workers_do_not_change_a_bit(estimator, batch_size, activation):
+    X, y = problem(estimator, n_rows=77)
+    settings = FAST | {"activation": activation, "batch_size": batch_size, "n_chains": 9}
+    one, two = (estimator(n_jobs=jobs, **settings).fit(X, y) for jobs in (None, 2))
     np.testing.assert_array_equal(one.draws_, two.draws_)
     np.testing.assert_array_equal(one.potential_curve_, two.potential_curve_)
 
@@ -185,3 +187,14 @@ def test_one_row_alone_equals_the_same_row_in_a_batch(estimator, dtype, toleranc
         np.testing.assert_allclose(
             predict(X[row : row + 1])[0], together[row], rtol=0, atol=tolerance * (1 + abs(together[row]).max())
         )
+
+
+@both
+def test_a_failed_refit_leaves_the_old_model_whole(estimator):
+    X, y = problem(estimator)
+    model = estimator(**FAST).fit(X, y)
+    before = model.predict(X)
+    other = np.where(y > 0, "b", "a") if estimator is BayesianMLPClassifier else 1000 * y + 5
+    with pytest.raises(ValueError, match="diverged"):
+        model.set_params(learning_rate=1e3).fit(3 * X, other)
+    np.testing.assert_array_equal(model.predict(X), before)

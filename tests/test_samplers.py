@@ -39,7 +39,7 @@ def sgld_law(sampler, lam, eps, tau, s2):
 
 def sghmc_law(sampler, lam, eps, tau, s2):
     f, h = sampler.friction, eps * lam
-    q = 2 * f * eps * tau + eps**2 * (s2 - sampler.gradient_noise)
+    q = 2 * f * eps * tau + eps**2 * (s2 - sampler.gradient_noise_variance)
     return q * (2 - f) / (f * h * (4 - 2 * f - h))
 
 
@@ -89,7 +89,10 @@ def random_settings(index):
 TABLE = {
     "sgld": (lambda rng: SGLD(), sgld_law),
     "sghmc": (lambda rng: SGHMC(friction=rng.uniform(0.05, 1)), sghmc_law),
-    "sghmc, noise estimated": (lambda rng: SGHMC(friction=rng.uniform(0.5, 1), gradient_noise=rng.uniform(0, 0.5)), sghmc_law),
+    "sghmc, noise estimated": (
+        lambda rng: SGHMC(friction=rng.uniform(0.5, 1), gradient_noise_variance=rng.uniform(0, 0.5)),
+        sghmc_law,
+    ),
     "msgld printed": (lambda rng: MSGLD(bias_factor=rng.uniform(0, 3), smoothing=rng.uniform(0, 0.9)), msgld_law),
     "msgld rescaled": (lambda rng: MSGLD(rng.uniform(0, 3), rng.uniform(0, 0.9), "rescaled"), msgld_law),
     "msgld recipe": (lambda rng: MSGLD(rng.uniform(0.1, 3), rng.uniform(0, 0.9), "recipe"), msgld_law),
@@ -180,8 +183,8 @@ def test_stability_limit_of_sgd(momentum):
 def test_zero_temperature_converges_to_the_mode(row):
     make, _ = TABLE[row]
     sampler = make(np.random.RandomState(0))
-    if hasattr(sampler, "gradient_noise"):
-        sampler.gradient_noise = 0.0  # subtracting gradient noise needs injected noise
+    if hasattr(sampler, "gradient_noise_variance"):
+        sampler.gradient_noise_variance = 0.0  # subtracting gradient noise needs injected noise
     assert variance(sampler, curvature=1.0, step_size=0.05, temperature=0.0, held=HELD.get(row)) == pytest.approx(0.0, abs=1e-15)
 
 
@@ -283,7 +286,7 @@ def test_momentum_follows_a_change_of_step_size():
     [
         SGHMC(friction=0.0),
         SGHMC(friction=1.1),
-        SGHMC(gradient_noise=-1.0),
+        SGHMC(gradient_noise_variance=-1.0),
         MSGLD(bias_factor=-1.0),
         MSGLD(smoothing=1.0),
         MSGLD(variant="exact"),
@@ -299,18 +302,22 @@ def test_momentum_follows_a_change_of_step_size():
         MSGNHT(thermostat_rate=-1.0),
         NonReversibleSGLD(skew=torch.ones(2, 2)),
         SGD(momentum=1.0),
+        SGD(momentum=float("nan")),
+        SGD(momentum="much"),
+        SGHMC(friction=None),
+        MSGLD(bias_factor=float("inf")),
         Adam(beta1=1.0),
         Adam(delta=0.0),
     ],
 )
 def test_field_outside_its_domain_is_named(sampler):
-    with pytest.raises(ValueError, match=type(sampler).__name__ + r"\.\w+="):
+    with pytest.raises(ValueError, match=type(sampler).__name__ + r"\.\w+=.* must be .*; .* is the default"):
         sampler.check()
 
 
 def test_noise_correction_that_would_need_negative_noise_is_refused():
-    with pytest.raises(ValueError, match=r"gradient_noise.*reduce the learning rate"):
-        SGHMC(gradient_noise=100.0).init(torch.zeros(1, 1), Quadratic(1.0), RecordedNoise(), Control(0.1, 1.0, True, False))
+    with pytest.raises(ValueError, match=r"gradient_noise_variance=100.0 .* largest admissible step_size is 0.004"):
+        SGHMC(gradient_noise_variance=100.0).check_run(0.1, 1.0)
 
 
 # --- the samplers of more than one dimension, and those that are not affine ------------------------------------------------

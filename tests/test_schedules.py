@@ -21,13 +21,19 @@ def test_as_many_draws_as_asked_after_burn_in(name, n_draws):
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_fewer_steps_than_draws_keep_every_step_after_burn_in(name):
-    line = timeline(SCHEDULES[name](), n_steps=10, n_draws=50)
-    assert 1 <= line.collect.sum() <= 5
+    line = timeline(SCHEDULES[name](), n_steps=40, n_draws=50)
+    samples = (np.arange(40) >= 20) & (line.temperature > 0)
+    np.testing.assert_array_equal(line.collect, samples)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ["constant", "step", "polynomial"])
 def test_a_single_step_is_kept(name):
     assert timeline(SCHEDULES[name](), n_steps=1, n_draws=50).collect.tolist() == [True]
+
+
+def test_a_run_without_a_sampling_step_is_an_error():
+    with pytest.raises(ValueError, match=r"schedule=Cyclical.*no sampling step among the last 2 of 4 steps"):
+        timeline(Cyclical(), n_steps=4)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -75,8 +81,23 @@ def test_cyclical_explores_without_noise_and_keeps_no_draw_meanwhile():
 
 
 @pytest.mark.parametrize(
-    "schedule", [StepDecay(factor=0), StepDecay(every=0), Polynomial(gamma=0.5), Polynomial(offset=-1), Cyclical(n_cycles=0)]
+    "schedule",
+    [
+        StepDecay(factor=0),
+        StepDecay(every=0),
+        Polynomial(gamma=0.5),
+        Polynomial(offset=-1),
+        Cyclical(n_cycles=0),
+        Cyclical(n_cycles=2.5),
+    ],
 )
 def test_field_outside_its_domain_is_named(schedule):
-    with pytest.raises(ValueError, match=type(schedule).__name__):
+    with pytest.raises(ValueError, match=type(schedule).__name__ + r"\.\w+=.* must be .*; .* is the default"):
         timeline(schedule)
+
+
+@pytest.mark.parametrize("schedule", [StepDecay(), Polynomial(gamma=1.0, offset=1)])
+def test_a_steep_decay_still_keeps_as_many_draws_as_asked(schedule):
+    line = timeline(schedule, n_steps=200)
+    assert line.collect.sum() == 50
+    assert line.collect[-1]

@@ -24,7 +24,7 @@ class Diagonal:
 
 def follow(curvatures, adapt, caution=STIFF, limit=2.0):
     """Return the step sizes that a control gives along a path of potentials."""
-    control = StepControl(limit, caution)
+    control = StepControl(1e3, limit, caution)
     theta = torch.zeros_like(curvatures[0])
     noise = BlockNoise(noise_generators((1,), range(-(-len(theta) // 4)), torch.device("cpu")))
     steps = [

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
@@ -17,10 +18,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sklearn_sgmcmc._checks import check_integer
 from sklearn_sgmcmc.batches import RowSet, RowSource, dense_rows
 from sklearn_sgmcmc.chains import ChainJob, sample_chains
 from sklearn_sgmcmc.engine import RunResult, Stage
-from sklearn_sgmcmc.estimators._checks import check_integer
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
 from sklearn_sgmcmc.likelihoods import Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
@@ -33,10 +34,13 @@ from sklearn_sgmcmc.schedules import Schedule, Timeline
 from sklearn_sgmcmc.step_control import BOUNDED, STIFF
 from sklearn_sgmcmc.threads import one_thread
 
-Rows: TypeAlias = Any
+Matrix: TypeAlias = Any
 """An array, sparse matrix or data frame of shape (n_rows, n_features)."""
 Targets: TypeAlias = Any
 """An array or series of shape (n_rows,), or an array or frame of shape (n_rows, n_outputs)."""
+
+LARGEST_WEIGHT = 1e15
+"""Weights lie between this and its inverse: far beyond any count, and within the range of float32 when squared."""
 
 HOT = 10.0
 """A chain whose mean potential lies above its start by more than this times tau P has diverged: 20 times too hot."""
@@ -68,7 +72,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
-    def fit(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None = None) -> Self:
         """Sample the posterior of the network's weights given training rows.
 
         Parameters
@@ -89,27 +93,39 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         ValueError
             If a parameter or an input lies outside its domain, or if every chain diverges.
         """
+        before = self.__dict__.copy()
+        try:
+            with torch.inference_mode(False):
+                self._fit(X, y, sample_weight)
+        except BaseException:  # whatever happened, the old model stays whole
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None) -> None:
         settings = resolve(self)
+        if scipy.sparse.issparse(y):
+            raise ValueError("y is sparse: targets must be a dense array; use y.toarray().")
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True, y_numeric=self._y_numeric
         )
         target = self._encode(y)
-        weight = self._weights(X, y, sample_weight)
-        rows = training_rows(X, target, weight, settings.batch_size)
+        rows = training_rows(X, target, self._weights(X, y, sample_weight), settings.batch_size, self._full_batch_rows)
         _check_needs(settings, rows)
         self._x_scaling = column_scaling(rows.x, rows.weight, enabled=self.standardize)
-        scaled_target, likelihood = self._observe(rows)
-        network = MLP((X.shape[1], *settings.hidden, likelihood.n_outputs), settings.activation)
-        posterior = Posterior(network, likelihood, settings.prior, float(len(rows.weight)), rows.n_data)
+        scaled_target, self._likelihood = self._observe(rows)
+        self._network = MLP((X.shape[1], *settings.hidden, self._likelihood.n_outputs), settings.activation)
+        posterior = Posterior(self._network, self._likelihood, settings.prior, float(len(rows.weight)), rows.n_data)
         source = rows.source(self._x_scaling, scaled_target, settings.dtype, settings.device)
         job = self._job(settings, rows, posterior, source)
-        result = sample_chains(job, self.n_jobs)
-        self._store(settings, rows, posterior, job, result)
-        return self
+        result = sample_chains(job, settings.n_jobs)
+        self._store(settings, rows, job, result, _alive(settings, posterior, job, result, rows.n_data))
+        self._review(rows)
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
     _y_numeric = False
+    _full_batch_rows = 1000
 
     def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the targets as columns (n, k), unscaled, and remember how to go back."""
@@ -118,6 +134,9 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
         """Return the targets as they are sampled, and the observation model."""
         raise NotImplementedError
+
+    def _review(self, rows: TrainingRows) -> None:
+        """Warn of what the fitted model itself shows to be wrong."""
 
     # --- from parameters to a run ------------------------------------------------------------------------------------------
 
@@ -135,6 +154,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             raise ValueError(f"sample_weight has the negative value {weight.min()}: weights are counts, make them >= 0.")
         if not weight.any():
             raise ValueError("sample_weight is zero for every row: give at least one row a positive weight.")
+        if weight.max() > LARGEST_WEIGHT or weight[weight > 0].min() < 1 / LARGEST_WEIGHT:
+            raise ValueError(
+                f"sample_weight reaches from {weight[weight > 0].min():.3g} to {weight.max():.3g}: weights are counts between "
+                f"{1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring them near 1."
+            )
         return np.asarray(weight)
 
     def _job(self, settings: Settings, rows: TrainingRows, posterior: Posterior, source: RowSource) -> ChainJob:
@@ -161,8 +185,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        unit = 1.0 if settings.sampler.step_is_learning_rate else rows.n_data
-        stages = _stages(settings, timeline, posterior, settings.learning_rate / unit)
+        stages = _stages(settings, timeline, posterior, settings.learning_rate / settings.unit(rows.n_data))
         random = check_random_state(self.random_state)
         return ChainJob(
             stages=stages,
@@ -170,7 +193,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             row_set=RowSet(0, n_rows),
             batch_size=rows.batch_size,
             independent=settings.sampler.needs_independent_batches,
-            initial_scale=stages[0].posterior.initial_scale(),
+            initial_scale=cast(Posterior, stages[0].posterior).initial_scale(),
             n_chains=settings.n_chains,
             entropy=tuple(random.randint(np.iinfo(np.int32).max, size=4).tolist()),
             device=settings.device,
@@ -178,19 +201,24 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             verbose=settings.verbose,
         )
 
-    def _store(self, settings: Settings, rows: TrainingRows, posterior: Posterior, job: ChainJob, result: RunResult) -> None:
+    def _store(self, settings: Settings, rows: TrainingRows, job: ChainJob, result: RunResult, alive: torch.Tensor) -> None:
         """Keep the draws of the chains that lived, as plain numpy."""
-        alive = _alive(settings, posterior, job, result)
         n_steps = sum(len(stage.timeline) for stage in job.stages)
-        self.draws_ = np.ascontiguousarray(result.draws[:, alive].cpu().numpy())
+        rates = settings.unit(rows.n_data) * result.step_size[alive, 0].cpu().numpy()
+        rates[np.isclose(rates, settings.learning_rate, rtol=1e-12)] = settings.learning_rate
+        self.draws_ = np.ascontiguousarray(result.draws[:, alive].float().cpu().numpy())
         self.potential_curve_ = result.potential_curve[:, alive].cpu().numpy()
-        unit = 1.0 if settings.sampler.step_is_learning_rate else rows.n_data
-        rates = np.minimum((result.step_size[alive, 0] * unit).cpu().numpy(), settings.learning_rate)
         self.learning_rate_ = rates if (rates != rates[0]).any() else float(rates[0])
+        if len(self.draws_) > 1 and (self.draws_ == self.draws_[0]).all(axis=(0, 2)).any():
+            warnings.warn(
+                f"learning_rate={self.learning_rate_} is so small, or the schedule makes it so small, that a chain does not move: "
+                "all its draws are equal. Increase it, or decay it less.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
         self.effective_temperature_ = settings.sampler.effective_temperature(settings.temperature)
         self.n_steps_ = n_steps
         self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, n_steps)
-        self._network, self._likelihood = posterior.network, posterior.likelihood
 
     # --- predictions ---------------------------------------------------------------------------------------------------------
 
@@ -198,7 +226,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         """Return the network at all stored draws, in (draw, chain) order."""
         return Ensemble(self._network, self.draws_.reshape(-1, self.draws_.shape[2]))
 
-    def _inputs(self, X: Rows) -> Any:
+    def _inputs(self, X: Matrix) -> Any:
         """Check the inputs of a prediction."""
         check_is_fitted(self)
         return validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -213,9 +241,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         with one_thread():
             parts = [ensemble.moments(self._scaled(X, rows), statistic) for rows in row_chunks(X.shape[0])]
         mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
-        if not np.isfinite(mean).all():
-            raise ValueError("X is so far from the training rows that the network's outputs overflow; check its units.")
-        return mean, variance
+        return _finite(mean), _finite(variance)
 
     def _draw_values(
         self, X: Any, statistic: Statistic, n_draws: int | None, random_state: int | np.random.RandomState | None
@@ -234,7 +260,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     def _values(self, ensemble: Ensemble, X: Any, statistic: Statistic, rows: slice) -> NDArray[np.float64]:
         """Return a statistic at every draw of an ensemble for some rows, (M, n, columns) float64."""
         with one_thread():
-            return ensemble.values(self._scaled(X, rows), statistic)
+            return _finite(ensemble.values(self._scaled(X, rows), statistic))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a fit has succeeded."""
+        return hasattr(self, "draws_")
 
     def __sklearn_tags__(self) -> Any:
         """Accept sparse input."""
@@ -282,7 +312,23 @@ def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
     return first.network.widen_outputs(weights, HeteroscedasticNoise.raw_from_sd(sd))
 
 
-def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult) -> torch.Tensor:
+def _finite(values: NDArray[Any]) -> NDArray[Any]:
+    """Return predictions that are finite; raise ValueError otherwise."""
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"X gives predictions that overflow {values.dtype.name}: it is far from the training rows, or y has extreme units. "
+            "Check the units of X and y, and pass X as float64."
+        )
+    return values
+
+
+def cast_finite(values: NDArray[Any], dtype: Any) -> NDArray[np.floating]:
+    """Return values in another dtype; raise ValueError if they do not fit."""
+    with np.errstate(over="ignore"):
+        return _finite(values.astype(dtype))
+
+
+def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult, n_data: float) -> torch.Tensor:
     """Return which chains did not diverge; warn of those that did, and raise ValueError if all did.
 
     At stationarity the mean of U exceeds its minimum by about tau P / 2, and the minimum is below U(0) and U(start).
@@ -290,7 +336,8 @@ def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunR
     curve = result.potential_curve
     half = curve[len(curve) // 2 :].nan_to_num(torch.inf, torch.inf, torch.inf).mean(dim=0)
     zero = torch.zeros(1, posterior.n_params, dtype=job.dtype, device=job.device)
-    allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
+    with one_thread(), torch.no_grad():
+        allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
     hot = half > allowed + HOT * max(settings.temperature, 1.0) * posterior.n_params
     dead = hot | (result.diverged_at >= 0)
     n_dead = int(dead.sum())
@@ -298,11 +345,13 @@ def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunR
         return ~dead
     steps = result.diverged_at[result.diverged_at >= 0]
     when = f" by step {int(steps.min())}" if len(steps) else ""
-    advice = min(settings.learning_rate / 10, settings.sampler.default_learning_rate)
-    message = (
-        f"learning_rate={settings.learning_rate} diverged{when} ({n_dead} of {settings.n_chains} chains); "
-        f"try learning_rate<={advice:.2g}."
-    )
+    least = float(result.step_size[dead].min()) * settings.unit(n_data)
+    used = f"learning_rate={settings.learning_rate}"
+    if not settings.learning_rate_given:
+        cut = f", cut to {least:.2g} by curvature" if least < settings.learning_rate * (1 - 1e-9) else ""
+        used = f"learning_rate=None ({settings.learning_rate:g}, the default of {type(settings.sampler).__name__}{cut})"
+    advice = min(least / 10, settings.sampler.default_learning_rate)
+    message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains); try learning_rate<={advice:.2g}."
     if n_dead == settings.n_chains:
         raise ValueError(message)
     warnings.warn(f"{message} The diverged chains were dropped.", ConvergenceWarning, stacklevel=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,14 +13,16 @@ from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Rows
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
+from sklearn_sgmcmc.predictive import row_chunks
+from sklearn_sgmcmc.threads import one_thread
 
 
 @shared_docs
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian multilayer perceptron for classification, sampled by stochastic-gradient MCMC.
 
@@ -57,7 +59,9 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
-        return np.eye(len(self.classes_))[index]
+        one_hot = np.zeros((len(y), len(self.classes_)))
+        one_hot[np.arange(len(y)), index] = 1.0
+        return one_hot
 
     def _weights(self, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> NDArray[np.float64]:
         """Return sample weights times class weights."""
@@ -70,16 +74,18 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
             by_class = weight.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, np.inf))
         else:
             by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=column_or_1d(y))
-        weight = weight * by_class[index]
-        if not (weight >= 0).all() or not weight.any():
-            raise ValueError(f"class_weight={self.class_weight!r} must be >= 0 and leave at least one row a positive weight.")
-        return np.asarray(weight)
+        if not (np.isfinite(by_class) & (by_class >= 0)).all() or not (weight * by_class[index]).any():
+            raise ValueError(
+                f"class_weight={self.class_weight!r} must be finite and >= 0, and leave at least one row a positive weight; "
+                "'balanced' or None always do."
+            )
+        return super()._weights(X, y, weight * by_class[index])
 
     def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
         return rows.target, Categorical(len(self.classes_))
 
     def predict_proba(
-        self, X: Rows, return_std: bool = False
+        self, X: Matrix, return_std: bool = False
     ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the posterior mean of the class probabilities.
 
@@ -99,18 +105,21 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         proba = (mean / mean.sum(axis=1, keepdims=True)).astype(X.dtype)
         return (proba, np.sqrt(variance).astype(X.dtype)) if return_std else proba
 
-    def predict_log_proba(self, X: Rows) -> NDArray[np.floating]:
-        """Return the logarithm of ``predict_proba``, shape (n_rows, n_classes), finite: log p >= log of the least float."""
-        proba = np.asarray(self.predict_proba(X))
-        return np.asarray(np.log(np.maximum(proba, np.finfo(proba.dtype).tiny)))
+    def predict_log_proba(self, X: Matrix) -> NDArray[np.floating]:
+        """Return the logarithm of the posterior mean probabilities, shape (n_rows, n_classes), by log-mean-exp over draws."""
+        X = self._inputs(X)
+        ensemble = self._ensemble()
+        with one_thread():
+            parts = [ensemble.log_mean_exp(self._scaled(X, rows), self._log_probabilities) for rows in row_chunks(X.shape[0])]
+        return cast_finite(np.concatenate(parts), X.dtype)
 
-    def predict(self, X: Rows) -> NDArray[Any]:
+    def predict(self, X: Matrix) -> NDArray[Any]:
         """Return the most probable class of each row, shape (n_rows,)."""
         proba = np.asarray(self.predict_proba(X))
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
     def sample_posterior(
-        self, X: Rows, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
+        self, X: Matrix, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
     ) -> NDArray[np.floating]:
         """Return the class probabilities at single draws: the same weights for all rows.
 
@@ -129,7 +138,7 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         X = self._inputs(X)
         return self._draw_values(X, self._probabilities, n_draws, random_state).astype(X.dtype)
 
-    def predict_uncertainty(self, X: Rows) -> Bunch:
+    def predict_uncertainty(self, X: Matrix) -> Bunch:
         """Split the uncertainty of each row's class, in nats.
 
         Returns
@@ -148,6 +157,9 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         proba, aleatoric = mean[:, :-1], mean[:, -1]
         total = -(proba * np.log(np.maximum(proba, np.finfo(np.float64).tiny))).sum(axis=1)
         return Bunch(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
+
+    def _log_probabilities(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
+        return cast(Categorical, self._likelihood).log_mean(outputs.double())
 
     def _probabilities(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
         return self._likelihood.mean(outputs.double())

@@ -12,19 +12,19 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     activation : str, default "relu"
         "relu", "tanh", "logistic", "identity", "silu" or "gelu".
     sampler : str or Sampler, default "sghmc"
-        "sgld", "msgld", "sghmc", or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept).
-        The fields of a Sampler object can be searched as ``sampler__friction``.
+        "sgld", "mala", "psgld", "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "nr_sgld",
+        or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The fields of a Sampler object
+        can be searched as ``sampler__friction``.
     bias_factor : float >= 0 or None, default None
-        Weight a of the momentum drift of MSGLD, dimensionless. 0 is plain SGLD bit for bit, and is accepted by every sampler.
-        None is the sampler's own (1 for "msgld").
+        Weight a of the adaptive drift, dimensionless; for "asgld" and its kin in units of N. 0 is plain SGLD bit for bit, and is
+        accepted by every sampler. None is the sampler's own (1 for "msgld", 0.01 for "asgld").
     temperature : float >= 0 or None, default None
         The target is the posterior to the power 1 / temperature; None is 1. For a biased sampler (printed MSGLD) it sets the
         injected noise; ``effective_temperature_`` tells what is sampled. Predictions use the untempered likelihood.
     learning_rate : float > 0 or None, default None
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. None is the sampler's
-        default (0.2 for "sgld"; 0.2, or 0.4 / (1 + a) if that is less, for "msgld"; 0.03 for "sghmc"; 0.01 for "sgd"; 0.005 for
-        "adam"), cut during burn-in where the curvature of the posterior demands it (see ``learning_rate_``). A number is never
-        altered.
+        default (``sampler.default_learning_rate``: 0.1 for "sgld" and "msgld", 0.03 for "sghmc"), cut during burn-in where the
+        curvature of the posterior demands it (see ``learning_rate_``). A number is never altered.
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.
     max_iter : int >= 1 or None, default None
@@ -36,7 +36,8 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     n_chains : int >= 1, default 4
         Independent chains, computed as one batch.
     batch_size : int >= 1 or "auto", default "auto"
-        Rows per step. "auto" takes all rows if at most 1,000 are distinct, and 64 otherwise.
+        Rows per step. "auto" takes all rows if at most 1,000 of at most 20,000 are distinct (2,500 of 50,000 for regression), and
+        64 otherwise.
     prior : str or Prior, default "normal"
         Prior of weights and biases.
     prior_scale : float > 0 or None, default None
@@ -52,7 +53,7 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     random_state : int, RandomState or None, default None
         An integer makes fits bit-equal.
     verbose : int, default 0
-        0 is silent, 1 shows one progress bar."""
+        0 is silent, 1 shows a progress bar (one per worker)."""
 
 SHARED_ATTRIBUTES = """\
 draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
@@ -60,7 +61,7 @@ draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
     potential_curve_ : ndarray of shape (n_looks, n_chains)
         -log posterior in nats along the run, estimated on the current minibatch.
     learning_rate_ : float, or ndarray of shape (n_chains,)
-        Learning rate of the kept draws; one per chain where chains had to cut their steps.
+        Learning rate of the kept draws before the schedule's multiplier; one per chain where chains had to cut their steps.
     effective_temperature_ : float or None
         Temperature that the sampler targets as the step size goes to zero; None where there is no such number.
     n_iter_ : int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,21 +12,30 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
 
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Rows, Targets
-from sklearn_sgmcmc.estimators._checks import check_flag, check_integer, check_real
+from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.predictive import row_chunks
+
+LEAST_NOISE = 1e-6
+"""Least known noise, and the inverse of the largest, in standard deviations of y: beyond, float32 cannot hold the curvature."""
+
+LOUD = 1.25
+"""Learned noise beyond this many standard deviations of y is a failure of the chains: the mean of y alone leaves 1."""
+LEAST_DATA = 10
+"""Total weight from which the posterior of the noise is not mostly prior."""
 
 BISECTIONS = 60
 """Halvings of the bracket of a quantile: to float64 precision."""
 
 
 @shared_docs
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian multilayer perceptron for regression with Gaussian noise, sampled by stochastic-gradient MCMC.
 
@@ -63,6 +73,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
     normalize_y: bool = True
 
     _y_numeric = True
+    _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
 
     def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the targets as columns."""
@@ -74,7 +85,8 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
 
     def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
         self._y_scaling = column_scaling(rows.target, rows.weight, enabled=self.normalize_y)
-        return self._y_scaling.apply(rows.target, np.float64), self._noise_model()
+        self._y_scaling.apply(rows.target, np.dtype(self.dtype), "y", "normalize_y")  # raises if the chains could not hold it
+        return self._y_scaling.apply(rows.target, np.float64, "y", "normalize_y"), self._noise_model()
 
     def _noise_model(self) -> Likelihood:
         if isinstance(self.noise, str):
@@ -85,13 +97,32 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
             raise ValueError(
                 f"noise={self.noise!r} is not known; choose 'homoscedastic', 'heteroscedastic' or a standard deviation > 0."
             )
-        sd = check_real(
-            "noise", self.noise, rule="a standard deviation > 0 in the units of y", fix="'homoscedastic' learns it", open_low=True
-        )
-        return FixedNoise(tuple((sd / self._y_scaling.scale).tolist()))
+        fix = "'homoscedastic' learns it"
+        sd = check_real("noise", self.noise, rule="a standard deviation > 0 in the units of y", fix=fix, open_low=True)
+        relative = sd / self._y_scaling.scale
+        if not ((relative >= LEAST_NOISE) & (relative <= 1 / LEAST_NOISE)).all():
+            raise ValueError(
+                f"noise={self.noise!r} must lie between {LEAST_NOISE:g} and {1 / LEAST_NOISE:g} standard deviations of y; {fix}."
+            )
+        return FixedNoise(tuple(relative.tolist()))
+
+    def _review(self, rows: TrainingRows) -> None:
+        """Warn if the learned noise exceeds the spread of the targets: then chains have been thrown off by single rows."""
+        if isinstance(self._likelihood, FixedNoise) or rows.n_data < LEAST_DATA:
+            return
+        some = slice(0, min(256, len(rows.weight)))
+        noise = np.sqrt(self._mean_and_variances(rows.x[some])[2].mean(axis=0))
+        if (noise > LOUD).any() and self._y_scaling.scale.any() and self.normalize_y:
+            warnings.warn(
+                f"The learned noise is {noise.max():.3g} times the standard deviation of y: the run is too short, or outlying "
+                "rows have thrown the chains off. "
+                "Use a smaller learning_rate, larger batches (batch_size=len(X) where that is affordable), or transform y.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def predict(
-        self, X: Rows, return_std: bool = False
+        self, X: Matrix, return_std: bool = False
     ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the posterior predictive mean.
 
@@ -112,12 +143,12 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         prediction = self._output(mean * unit + center, X)
         return (prediction, self._output(np.sqrt(epistemic + aleatoric) * unit, X)) if return_std else prediction
 
-    def predict_noise(self, X: Rows) -> NDArray[np.floating]:
+    def predict_noise(self, X: Matrix) -> NDArray[np.floating]:
         """Return the standard deviation of the noise at each row: the root of its mean variance over draws, in y's units."""
         X = self._inputs(X)
         return self._output(np.sqrt(self._mean_and_variances(X)[2]) * self._y_scaling.scale, X)
 
-    def predict_uncertainty(self, X: Rows) -> Bunch:
+    def predict_uncertainty(self, X: Matrix) -> Bunch:
         """Split the predictive variance of each row, in squared units of y.
 
         Returns
@@ -127,12 +158,13 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         """
         X = self._inputs(X)
         _, epistemic, aleatoric = self._mean_and_variances(X)
-        square = self._y_scaling.scale**2
         parts = {"total": epistemic + aleatoric, "aleatoric": aleatoric, "epistemic": epistemic}
-        return Bunch(**{name: self._shaped(part * square) for name, part in parts.items()})
+        with np.errstate(over="ignore"):
+            square = self._y_scaling.scale**2
+        return Bunch(**{name: cast_finite(self._shaped(part * square), np.float64) for name, part in parts.items()})
 
     def sample_posterior(
-        self, X: Rows, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
+        self, X: Matrix, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
     ) -> NDArray[np.floating]:
         """Return the conditional mean at single draws, without noise: the same weights for all rows.
 
@@ -152,7 +184,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         values = self._draw_values(X, lambda outputs, extra: self._likelihood.mean(outputs), n_draws, random_state)
         return self._output(values * self._y_scaling.scale + self._y_scaling.mean, X)
 
-    def sample_y(self, X: Rows, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> NDArray[np.floating]:
+    def sample_y(self, X: Matrix, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> NDArray[np.floating]:
         """Return samples from the predictive distribution, noise included.
 
         Returns
@@ -173,7 +205,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         samples = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
         return np.moveaxis(self._output(samples, X), 0, -1)
 
-    def predict_quantiles(self, X: Rows, quantiles: ArrayLike) -> NDArray[np.floating]:
+    def predict_quantiles(self, X: Matrix, quantiles: ArrayLike) -> NDArray[np.floating]:
         """Return quantiles of the predictive mixture, noise included.
 
         Parameters
@@ -186,8 +218,11 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         values : ndarray of shape (n_quantiles, n_rows) or (n_quantiles, n_rows, n_outputs), in the units of y
         """
         X = self._inputs(X)
-        levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-        if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        try:
+            levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+        except (TypeError, ValueError):
+            levels = np.array([])
+        if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles={quantiles!r} must be numbers strictly between 0 and 1, e.g. [0.05, 0.5, 0.95].")
         ensemble = self._ensemble()
         parts = []
@@ -197,7 +232,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         values = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
         return self._output(values, X)
 
-    def predict_interval(self, X: Rows, coverage: float = 0.9) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    def predict_interval(self, X: Matrix, coverage: float = 0.9) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the central predictive interval that holds a new target with probability ``coverage``.
 
         Returns
@@ -207,12 +242,12 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         coverage = check_real(
             "coverage", coverage, rule="a probability strictly between 0 and 1", fix="0.9 is the default", open_low=True
         )
-        if coverage >= 1:
+        if 0.5 + coverage / 2 >= 1:
             raise ValueError(f"coverage={coverage!r} must be a probability strictly between 0 and 1; 0.9 is the default.")
         lower, upper = self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2])
         return lower, upper
 
-    def log_predictive_density(self, X: Rows, y: Targets) -> NDArray[np.float64]:
+    def log_predictive_density(self, X: Matrix, y: Targets) -> NDArray[np.float64]:
         """Return the log density of targets under the predictive mixture over draws, in nats per row and the units of y.
 
         Parameters
@@ -225,11 +260,12 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         log_density : ndarray of shape (n_rows,)
         """
         X = self._inputs(X)
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y").reshape(X.shape[0], -1)
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(X, y)
+        y = y.reshape(len(y), -1)
         if y.shape[1] != self.n_outputs_:
             raise ValueError(f"y has {y.shape[1]} columns, and the model was fitted on {self.n_outputs_}; give the same outputs.")
-        target = self._y_scaling.apply(y, np.float64)
+        target = self._y_scaling.apply(y, np.float64, "y", "normalize_y")
         ensemble = self._ensemble()
         parts = []
         for rows in row_chunks(X.shape[0]):
@@ -261,7 +297,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
 
     def _output(self, values: NDArray[np.float64], X: Any) -> NDArray[np.floating]:
         """Return values in the shape of y and the dtype of X."""
-        return self._shaped(values).astype(X.dtype)
+        return cast_finite(self._shaped(values), X.dtype)
 
     def __sklearn_tags__(self) -> Any:
         """Accept several outputs."""

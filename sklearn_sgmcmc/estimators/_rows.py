@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklearn_sgmcmc.batches import DenseRows, LazyRows, RowSource, Scaling, dense_rows
-from sklearn_sgmcmc.estimators._settings import FULL_BATCH_ROWS, MINIBATCH_ROWS
+from sklearn_sgmcmc.estimators._settings import MINIBATCH_ROWS
 
 CANONICAL_ELEMENTS = 20_000_000
 """Rows times columns up to which rows are sorted and merged (160 MB in float64)."""
@@ -44,23 +44,26 @@ class TrainingRows:
     def source(self, scaling: Scaling, target: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> RowSource:
         """Return the rows scaled for sampling, with the encoded or scaled ``target``."""
         targets = torch.from_numpy(target).to(device=device, dtype=dtype)
-        weights = torch.from_numpy(self.weight).to(device=device, dtype=dtype)
+        weights = torch.tensor(self.weight).to(device=device, dtype=dtype)
         if scipy.sparse.issparse(self.x) or self.x.size * dtype.itemsize > COPY_BYTES:
             return LazyRows(self.x, scaling, targets, weights)
         scaled = scaling.apply(self.x, np.float64 if dtype == torch.float64 else np.float32)
         return DenseRows(torch.from_numpy(scaled).to(device), targets, weights)
 
 
-def training_rows(x: Any, target: NDArray[np.float64], weight: NDArray[np.float64], batch_size: int | None) -> TrainingRows:
+def training_rows(
+    x: Any, target: NDArray[np.float64], weight: NDArray[np.float64], batch_size: int | None, full_batch_rows: int
+) -> TrainingRows:
     """Drop rows of weight zero; at full batch, sort the rest and merge identical rows.
 
+    ``batch_size`` None is full batch up to ``full_batch_rows`` distinct rows.
     At full batch a row of weight k and k copies of it are then the same data bit for bit, and row order does not matter.
     """
     keep = weight > 0
     if not keep.all():
         x, target, weight = x[np.flatnonzero(keep)], target[keep], weight[keep]
     n_rows = x.shape[0]
-    largest = FULL_BATCH_ROWS if batch_size is None else batch_size
+    largest = full_batch_rows if batch_size is None else batch_size
     if n_rows <= CANONICAL_REPEATS * largest and n_rows * x.shape[1] <= CANONICAL_ELEMENTS:
         canonical = _canonical(dense_rows(x, slice(None)).astype(np.float64), target, weight)
         if len(canonical[2]) <= largest:
@@ -112,5 +115,5 @@ def column_scaling(x: Any, weight: NDArray[np.float64], *, enabled: bool = True)
     mean = mean + average(mean, 1)  # the second pass removes the rounding of the first
     sd = np.sqrt(average(mean, 2))
     constant = (low == high) | (sd <= 4 * np.finfo(np.float64).eps * np.abs(mean))
-    mean = np.where(low == high, low, np.ldexp(mean, exponent))
-    return Scaling(mean, np.where(constant, 1.0, np.ldexp(sd, exponent)))
+    mean, sd = np.where(low == high, low, np.ldexp(mean, exponent)), np.ldexp(sd, exponent)
+    return Scaling(mean, np.where(constant | (sd < np.finfo(np.float64).tiny), 1.0, sd))

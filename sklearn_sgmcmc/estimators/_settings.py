@@ -8,24 +8,26 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 
+from sklearn_sgmcmc._checks import check_choice, check_flag, check_integer, check_real
 from sklearn_sgmcmc._parameters import Parameters
-from sklearn_sgmcmc.estimators._checks import check_choice, check_flag, check_integer, check_real
 from sklearn_sgmcmc.network import ACTIVATIONS
 from sklearn_sgmcmc.priors import PRIORS, Prior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES, Schedule
 
-FULL_BATCH_ROWS = 1000
-"""``batch_size="auto"`` takes all rows up to this many distinct ones ..."""
 MINIBATCH_ROWS = 64
-"""... and this many beyond."""
+"""Rows per step that ``batch_size="auto"`` takes of data too large for all of them."""
 FULL_BATCH_STEPS = 2000
 """``max_iter=None`` runs at least this many steps at full batch ..."""
 MINIBATCH_STEPS = 20_000
 """... and this many with minibatches."""
+
+LONGEST_RUN = 10**8
+"""Most gradient steps of a run: weeks."""
 
 P = TypeVar("P", bound=Parameters)
 
@@ -48,15 +50,22 @@ class Settings(NamedTuple):
     batch_size: int | None
     device: torch.device
     dtype: torch.dtype
+    n_jobs: int | None
     verbose: int
 
     def n_steps(self, n_rows: int, batch_size: int) -> int:
         """Return the number of gradient steps of a run over ``n_rows`` rows in batches."""
         full = batch_size >= n_rows
+        if self.max_iter is not None and self.max_iter * max(1, n_rows // batch_size) > LONGEST_RUN:
+            raise ValueError(f"max_iter={self.max_iter} makes more than {LONGEST_RUN:g} gradient steps; use fewer epochs.")
         if self.max_iter is None:
             least = FULL_BATCH_STEPS if full else MINIBATCH_STEPS
             return max(1, -(-self.epochs(n_rows, batch_size, least) * n_rows // batch_size))
         return self.max_iter if full else max(1, -(-self.max_iter * n_rows // batch_size))
+
+    def unit(self, n_data: float) -> float:
+        """Return learning_rate / step_size: N, the total weight, or 1 for a sampler that steps by the learning rate itself."""
+        return 1.0 if self.sampler.step_is_learning_rate else n_data
 
     @staticmethod
     def epochs(n_rows: int, batch_size: int, n_steps: int) -> int:
@@ -91,6 +100,7 @@ def resolve(estimator: Any) -> Settings:
         batch_size=_batch_size(estimator.batch_size, sampler),
         device=_device(estimator.device),
         dtype=getattr(torch, check_choice("dtype", estimator.dtype, ("float32", "float64"))),
+        n_jobs=_n_jobs(estimator.n_jobs),
         verbose=_verbose(estimator.verbose),
     )
 
@@ -98,6 +108,12 @@ def resolve(estimator: Any) -> Settings:
 def _object(name: str, value: Any, base: type[P], registry: Mapping[str, type[P]]) -> P:
     """Return a named object, or a copy of the one given."""
     if isinstance(value, base):
+        for field, content in value.get_params(deep=False).items():
+            if isinstance(content, torch.Tensor) and field != "skew":
+                raise ValueError(
+                    f"{name}.{field} is a tensor with one value per chain: an estimator's chains share one value. Give a number, "
+                    "or search over numbers."
+                )
         return dataclasses.replace(value)  # type: ignore[type-var]  # every Parameters class is a dataclass
     if not isinstance(value, str) or value not in registry:
         raise ValueError(
@@ -168,6 +184,8 @@ def _hidden(value: Any) -> tuple[int, ...]:
     """Return the hidden widths of an int or a sequence of ints."""
     widths = (value,) if isinstance(value, numbers.Integral) else value
     try:
+        if not isinstance(widths, tuple | list | np.ndarray):
+            raise TypeError
         return tuple(check_integer("width", width, low=1, fix="") for width in widths)
     except (TypeError, ValueError):
         raise ValueError(
@@ -176,8 +194,19 @@ def _hidden(value: Any) -> tuple[int, ...]:
 
 
 def _burn_in(value: Any) -> float:
-    rule = "a share of the steps with 0 <= burn_in < 1"
-    return check_real("burn_in", value, rule=rule, fix="0.5 is the default", high=1.0 - 1e-9)
+    rule, fix = "a share of the steps with 0 <= burn_in < 1", "0.5 is the default"
+    share = check_real("burn_in", value, rule=rule, fix=fix, high=1.0)
+    if share == 1.0:
+        raise ValueError(f"burn_in={value!r} must be {rule}; {fix}.")
+    return share
+
+
+def _n_jobs(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value == 0:
+        raise ValueError(f"n_jobs={value!r} must be None or an integer other than 0; -1 takes all cores.")
+    return int(value)
 
 
 def _batch_size(value: Any, sampler: Sampler) -> int | None:
@@ -191,8 +220,8 @@ def _device(value: Any) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(value)
-        torch.empty(0, device=device)
-    except (RuntimeError, TypeError, AssertionError) as error:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, TypeError, AssertionError, ImportError) as error:
         raise ValueError(f"device={value!r} cannot be used here ({error}); 'auto' takes a GPU when there is one.") from None
     return device
 

@@ -8,7 +8,7 @@ from sklearn_sgmcmc.samplers.metropolis import MALA
 from sklearn_sgmcmc.samplers.nonreversible import NonReversibleSGLD
 from sklearn_sgmcmc.samplers.optimizers import SGD, Adam
 from sklearn_sgmcmc.samplers.preconditioned import PSGLD
-from sklearn_sgmcmc.samplers.registry import SAMPLERS, make_sampler
+from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.samplers.thermostat import MSGNHT, SGNHT
 
 __all__ = [
@@ -28,5 +28,4 @@ __all__ = [
     "Adam",
     "NonReversibleSGLD",
     "Sampler",
-    "make_sampler",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -13,21 +13,14 @@ from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
 Law = Literal["exact", "small step", "biased", "optimiser"]
 
 
-class State(Protocol):
-    """What a sampler carries from step to step: ``theta`` (C, P) and whatever else, each with the leading chain axis."""
-
-    @property
-    def theta(self) -> Theta:
-        """The parameters, shape (C, P)."""
-
-
 class Sampler(Parameters):
     """Base of all samplers.
 
     A sampler is a dataclass: its fields are its hyperparameters, each a float or a (C, 1) tensor. It knows no data, network,
-    schedule or device. ``step`` never writes to its arguments and never synchronises with the host.
+    schedule or device. ``init`` returns its state, a NamedTuple with ``theta`` (C, P) first whose fields all have the leading chain
+    axis. ``step`` never writes to its arguments and never synchronises with the host.
 
-    Class facts, shown in the registry's table:
+    Class facts:
 
     law : "exact" at any step size, "small step" (the target as epsilon -> 0), "biased" (another law at any fixed
         hyperparameters) or "optimiser" (keeps only the last state of each chain).
@@ -59,6 +52,9 @@ class Sampler(Parameters):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
+
+    def check_run(self, largest_step: float, least_temperature: float) -> None:
+        """Raise ValueError if the sampler is not defined somewhere on a run with these extremes of its controls."""
 
     def effective_temperature(self, temperature: float) -> float | None:
         """Return the temperature that the chain really samples at as epsilon -> 0, or None if there is no such number."""
@@ -112,7 +108,16 @@ def ratio(numerator: Coefficient, denominator: Coefficient) -> Coefficient:
     return numerator / denominator if denominator > 0 else 0.0
 
 
-def check_field(sampler: Sampler, name: str, rule: str, holds: bool | torch.Tensor) -> None:
-    """Raise ValueError, naming the field, its value and the rule, unless it holds for every chain."""
-    if not bool(torch.as_tensor(holds).all()):
-        raise ValueError(f"{type(sampler).__name__}.{name}={getattr(sampler, name)!r} is outside its domain: {rule}.")
+def in_unit_interval(value: Coefficient) -> bool | torch.Tensor:
+    """Return whether 0 <= value < 1."""
+    return (value >= 0) & (value < 1)
+
+
+def positive(value: Coefficient) -> bool | torch.Tensor:
+    """Return whether value > 0."""
+    return value > 0
+
+
+def not_negative(value: Coefficient) -> bool | torch.Tensor:
+    """Return whether value >= 0."""
+    return value >= 0

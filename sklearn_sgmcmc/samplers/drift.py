@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, plus, ratio, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, not_negative, plus, positive, ratio, scale, sqrt
 from sklearn_sgmcmc.samplers.langevin import langevin_move
 
 
@@ -54,15 +54,15 @@ class MSGLD(Sampler):
 
     @property
     def default_learning_rate(self) -> float:  # type: ignore[override]  # a class fact of every other sampler
-        """SGLD's 0.2 up to a = 1, and 0.4 / (1 + a) beyond: the total drift does not grow further with a."""
+        """SGLD's 0.1 up to a = 1, and 0.2 / (1 + a) beyond: the total drift does not grow further with a."""
         largest = float(torch.as_tensor(self.bias_factor).max())
-        return min(0.2, 0.4 / (1.0 + largest))
+        return min(0.1, 0.2 / (1.0 + largest))
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "bias_factor", "a number >= 0", self.bias_factor >= 0)
-        check_field(self, "smoothing", "0 <= smoothing < 1", _in_unit_interval(self.smoothing))
-        check_field(self, "variant", "'printed', 'rescaled' or 'recipe'", self.variant in ("printed", "rescaled", "recipe"))
+        self.check_field("bias_factor", "a number >= 0", not_negative)
+        self.check_field("smoothing", "a number in [0, 1)", in_unit_interval)
+        self.check_field("variant", "'printed', 'rescaled' or 'recipe'", ("printed", "rescaled", "recipe").__contains__)
 
     @property
     def stability_limit(self) -> Coefficient:
@@ -92,14 +92,10 @@ class MSGLD(Sampler):
         if self.variant == "rescaled":
             drift = scale(1.0 / (1.0 + a), drift)
         moved = langevin_move(theta, drift, noise, control)
-        if self.variant == "recipe" and not (isinstance(a, float | int) and a == 0):  # at a = 0 the average drives nothing
+        if self.variant == "recipe" and (isinstance(a, torch.Tensor) or a != 0):  # at a = 0 the average drives nothing
             missing = ratio(2.0 * control.temperature, a * control.step_size)
             g = g + scale(sqrt(missing), noise(theta))
         return DriftState(moved, scale(b, m) + scale(1.0 - b, g))
-
-
-def _in_unit_interval(value: Coefficient) -> bool | torch.Tensor:
-    return (value >= 0) & (value < 1)
 
 
 class AdaptiveDriftState(NamedTuple):
@@ -173,10 +169,10 @@ class ASGLD(AdaptiveDrift):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "bias_factor", "a number >= 0", self.bias_factor >= 0)
-        check_field(self, "beta1", "0 <= beta1 < 1 and beta1^2 < beta2", (self.beta1 >= 0) & (self.beta1 * self.beta1 < self.beta2))
-        check_field(self, "beta2", "0 <= beta2 < 1", _in_unit_interval(self.beta2))
-        check_field(self, "regularizer", "a number > 0", self.regularizer > 0)
+        self.check_field("bias_factor", "a number >= 0", not_negative)
+        self.check_field("beta2", "a number in [0, 1)", in_unit_interval)
+        self.check_field("beta1", "a number >= 0 with beta1^2 < beta2", lambda b1: (b1 >= 0) & (b1 * b1 < self.beta2))
+        self.check_field("regularizer", "a number > 0", positive)
 
     def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
         """Return m / sqrt(V + l), m and V."""
@@ -213,10 +209,10 @@ class AdaMaxSGLD(AdaptiveDrift):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "bias_factor", "a number >= 0", self.bias_factor >= 0)
-        check_field(self, "beta1", "0 <= beta1 < 1", _in_unit_interval(self.beta1))
-        check_field(self, "beta2", "0 <= beta2 < 1", _in_unit_interval(self.beta2))
-        check_field(self, "regularizer", "a number > 0", self.regularizer > 0)
+        self.check_field("bias_factor", "a number >= 0", not_negative)
+        self.check_field("beta1", "a number in [0, 1)", in_unit_interval)
+        self.check_field("beta2", "a number in [0, 1)", in_unit_interval)
+        self.check_field("regularizer", "a number > 0", positive)
 
     def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
         """Return m / (u + l), m and u."""
@@ -252,9 +248,9 @@ class AdadeltaSGLD(AdaptiveDrift):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "bias_factor", "a number >= 0", self.bias_factor >= 0)
-        check_field(self, "memory", "0 <= memory < 1", _in_unit_interval(self.memory))
-        check_field(self, "regularizer", "a number > 0", self.regularizer > 0)
+        self.check_field("bias_factor", "a number >= 0", not_negative)
+        self.check_field("memory", "a number in [0, 1)", in_unit_interval)
+        self.check_field("regularizer", "a number > 0", positive)
 
     def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
         """Return A, E and X."""

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, exp, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, exp, not_negative, positive, scale, sqrt
 
 
 class KineticState(NamedTuple):
@@ -34,13 +34,13 @@ class SGHMC(Sampler):
     ----------
     friction : float in (0, 1], default 0.2
         f, the share of the velocity lost per step, dimensionless.
-    gradient_noise : float >= 0, default 0
+    gradient_noise_variance : float >= 0, default 0
         V, the known variance of the stochastic gradient per coordinate, in nats^2; it needs independent batches and
         eps V <= 2 f tau.
     """
 
     friction: Coefficient = 0.2
-    gradient_noise: Coefficient = 0.0
+    gradient_noise_variance: Coefficient = 0.0
 
     law: ClassVar[Law] = "small step"
     default_learning_rate: ClassVar[float] = 0.03
@@ -54,19 +54,28 @@ class SGHMC(Sampler):
     @property
     def needs_independent_batches(self) -> bool:
         """The noise of reshuffled batches cancels over an epoch: subtracting it would be wrong."""
-        return bool(torch.as_tensor(self.gradient_noise > 0).any())
+        return bool(torch.as_tensor(self.gradient_noise_variance > 0).any())
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "friction", "0 < friction <= 1", (self.friction > 0) & (self.friction <= 1))
-        check_field(self, "gradient_noise", "a number >= 0", self.gradient_noise >= 0)
+        self.check_field("friction", "a number in (0, 1]", lambda f: (f > 0) & (f <= 1))
+        self.check_field("gradient_noise_variance", "a number >= 0", not_negative)
+
+    def check_run(self, largest_step: float, least_temperature: float) -> None:
+        """Raise ValueError if the noise of the gradients alone exceeds what may be injected: 2 f tau - eps V must stay >= 0."""
+        variance, friction = (
+            torch.as_tensor(value, dtype=torch.float64) for value in (self.gradient_noise_variance, self.friction)
+        )
+        if not bool((largest_step * variance <= 2.0 * friction * least_temperature).all()):
+            largest = float((2.0 * friction * least_temperature / variance).min())
+            raise ValueError(
+                f"SGHMC.gradient_noise_variance={self.gradient_noise_variance!r} times step_size must not exceed "
+                f"2 * friction * temperature all along the run, whose least temperature is {least_temperature:g}; "
+                f"the largest admissible step_size is {largest:.3g} (a learning_rate of N times that)."
+            )
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> KineticState:
         """Start at ``theta`` with r ~ N(0, tau I)."""
-        if self.needs_independent_batches:
-            largest = 2.0 * self.friction * control.temperature
-            rule = f"step_size * gradient_noise <= 2 * friction * temperature = {largest}; reduce the learning rate"
-            check_field(self, "gradient_noise", rule, control.step_size * self.gradient_noise <= largest)
         return KineticState(theta, scale(sqrt(control.temperature), noise(theta)))
 
     def step(self, state: KineticState, potential: Potential, noise: Noise, control: Control) -> KineticState:
@@ -74,7 +83,7 @@ class SGHMC(Sampler):
         f, eps, tau = self.friction, control.step_size, control.temperature
         theta, r = state
         g = potential.grad(theta)
-        r = scale(1.0 - f, r) - scale(sqrt(eps), g) + scale(sqrt(2.0 * f * tau - eps * self.gradient_noise), noise(theta))
+        r = scale(1.0 - f, r) - scale(sqrt(eps), g) + scale(sqrt(2.0 * f * tau - eps * self.gradient_noise_variance), noise(theta))
         return KineticState(theta + scale(sqrt(eps), r), r)
 
 
@@ -121,10 +130,9 @@ class BAOAB(Sampler):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "friction", "a number > 0", self.friction > 0)
-        check_field(
-            self, "word", "letters A, B and O, each at least once", isinstance(self.word, str) and set(self.word) == set("ABO")
-        )
+        self.check_field("friction", "a number > 0", positive)
+        letters = "a word of the letters A, B and O, each at least once"
+        self.check_field("word", letters, lambda word: set(word) == set("ABO"))
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SplittingState:
         """Start at ``theta`` with r ~ N(0, tau I)."""

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, scale
+from sklearn_sgmcmc.samplers._base import Law, Sampler, not_negative, scale
 from sklearn_sgmcmc.samplers.langevin import langevin_move
 
 
@@ -56,15 +56,15 @@ class NonReversibleSGLD(Sampler):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "skew_scale", "a number >= 0", self.skew_scale >= 0)
-        if self.skew is not None:
-            square = self.skew.ndim == 2 and self.skew.shape[0] == self.skew.shape[1]
-            check_field(self, "skew", "a square matrix S with S.T == -S", square and torch.equal(self.skew, -self.skew.T))
+        self.check_field("skew_scale", "a number >= 0", not_negative)
+        self.check_field("skew", "a square matrix S with S.T == -S, or None", lambda S: True if S is None else torch.equal(S, -S.T))
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SkewState:
         """Start at ``theta`` with a fresh S."""
-        if self.skew is not None and len(self.skew) != theta.shape[1]:
-            check_field(self, "skew", f"a ({theta.shape[1]}, {theta.shape[1]}) matrix, P by P", holds=False)
+        P = theta.shape[1]
+        self.check_field(
+            "skew", f"a ({P}, {P}) matrix, one row per parameter, or None", lambda S: True if S is None else len(S) == P
+        )
         return SkewState(theta, scale(self.skew_scale, noise(theta))[:, 1:])
 
     def step(self, state: SkewState, potential: Potential, noise: Noise, control: Control) -> SkewState:

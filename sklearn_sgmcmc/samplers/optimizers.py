@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, scale
+from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, plus, positive, scale
 
 
 class SGDState(NamedTuple):
@@ -45,7 +45,7 @@ class SGD(Sampler):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "momentum", "0 <= momentum < 1", (self.momentum >= 0) & (self.momentum < 1))
+        self.check_field("momentum", "a number in [0, 1)", in_unit_interval)
 
     def effective_temperature(self, temperature: float) -> float | None:
         """An optimiser has none."""
@@ -102,10 +102,9 @@ class Adam(Sampler):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        for name in ("beta1", "beta2"):
-            beta = getattr(self, name)
-            check_field(self, name, f"0 <= {name} < 1", (beta >= 0) & (beta < 1))
-        check_field(self, "delta", "a number > 0", self.delta > 0)
+        self.check_field("beta1", "a number in [0, 1)", in_unit_interval)
+        self.check_field("beta2", "a number in [0, 1)", in_unit_interval)
+        self.check_field("delta", "a number > 0", positive)
 
     def effective_temperature(self, temperature: float) -> float | None:
         """An optimiser has none."""
@@ -125,5 +124,4 @@ class Adam(Sampler):
         v = scale(b2, state.square) + scale(1.0 - b2, g * g)
         m_hat = scale(1.0 / (1.0 - b1**t), m)
         v_hat = scale(1.0 / (1.0 - b2**t), v)
-        delta = self.delta.to(v.dtype) if isinstance(self.delta, torch.Tensor) else self.delta
-        return AdamState(state.theta - scale(control.step_size, m_hat / (v_hat.sqrt() + delta)), m, v, t)
+        return AdamState(state.theta - scale(control.step_size, m_hat / plus(self.delta, v_hat.sqrt())), m, v, t)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, plus, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, plus, positive, scale, sqrt
 
 
 class PreconditionedState(NamedTuple):
@@ -53,9 +53,9 @@ class PSGLD(Sampler):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "decay", "0 <= decay < 1", (self.decay >= 0) & (self.decay < 1))
-        check_field(self, "regularizer", "a number > 0", self.regularizer > 0)
-        check_field(self, "adapt", "'burn_in' or 'always'", self.adapt in ("burn_in", "always"))
+        self.check_field("decay", "a number in [0, 1)", in_unit_interval)
+        self.check_field("regularizer", "a number > 0", positive)
+        self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> PreconditionedState:
         """Start at ``theta`` with V the squared gradient there."""

@@ -28,8 +28,3 @@ SAMPLERS: dict[str, type[Sampler]] = {
     "sgd": SGD,
     "adam": Adam,
 }
-
-
-def make_sampler(name: str) -> Sampler:
-    """Return the sampler called ``name`` with its default hyperparameters."""
-    return SAMPLERS[name]()

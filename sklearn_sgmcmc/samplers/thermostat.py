@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_field, ratio, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, ratio, scale, sqrt
 
 
 class ThermostatState(NamedTuple):
@@ -55,9 +55,10 @@ class SGNHT(Sampler):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        check_field(self, "noise_level", "0 < noise_level < 0.5, where the thermostat has an equilibrium", _open(self.noise_level))
-        if self.thermostat_rate is not None:
-            check_field(self, "thermostat_rate", "a number >= 0, or None", self.thermostat_rate >= 0)
+        self.check_field(
+            "noise_level", "a number in (0, 0.5), where the thermostat has an equilibrium", lambda a: (a > 0) & (a < 0.5)
+        )
+        self.check_field("thermostat_rate", "a number >= 0, or None", lambda k: True if k is None else k >= 0)
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> ThermostatState:
         """Start at ``theta`` with r ~ N(0, tau I) and alpha = a."""
@@ -104,7 +105,3 @@ class MSGNHT(SGNHT):
     def _kinetic(self, r: Theta) -> torch.Tensor:
         """Return r^2, (C, P)."""
         return r.square()
-
-
-def _open(value: Coefficient) -> bool | torch.Tensor:
-    return (value > 0) & (value < 0.5)

@@ -1,4 +1,4 @@
-"""Checks of the estimators' parameters: every error names the parameter, its value, the rule and the fix."""
+"""Checks of parameters: every error names the parameter, its value, the rule and the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def check_real(
     name: str, value: Any, *, rule: str, fix: str, low: float = 0.0, high: float = float("inf"), open_low: bool = False
 ) -> float:
     """Return ``value`` as a float if it is a finite number in [low, high] (in (low, high] if ``open_low``)."""
-    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else float("nan")
+    try:
+        number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.inf
     if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
         raise ValueError(f"{name}={value!r} must be {rule}; {fix}.")
     return number
