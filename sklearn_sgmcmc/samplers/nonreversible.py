@@ -49,10 +49,10 @@ class NonReversibleSGLD(Sampler):
 
     @property
     def stability_limit(self) -> Coefficient:
-        """2 / (1 + |S|^2): the norm of the dense S, or three times the scale of the random entries."""
+        """2 / (1 + |S|^2), with the norm of the dense S, or |S v|^2 = 2 skew_scale^2 on average over the random ones."""
         if self.skew is not None:
             return 2.0 / (1.0 + float(torch.linalg.matrix_norm(self.skew.double(), 2)) ** 2)
-        return 2.0 / (1.0 + 9.0 * self.skew_scale * self.skew_scale)
+        return 2.0 / (1.0 + 2.0 * self.skew_scale * self.skew_scale)
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""

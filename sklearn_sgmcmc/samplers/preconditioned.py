@@ -31,14 +31,14 @@ class PSGLD(Sampler):
     ----------
     decay : float in [0, 1), default 0.99
         d, memory of the average.
-    regularizer : float > 0, default 1e-5
-        l, keeps G finite; units of g / N.
+    regularizer : float > 0, default 1e-3
+        l, keeps G finite; units of g / N. (The paper has 1e-5, with which parameters without gradient are shaken apart.)
     adapt : "burn_in" or "always"
         "burn_in" freezes V before the first kept draw; "always" adapts for ever, as published.
     """
 
     decay: Coefficient = 0.99
-    regularizer: Coefficient = 1e-5
+    regularizer: Coefficient = 1e-3
     adapt: Literal["burn_in", "always"] = "burn_in"
 
     affine = "frozen"
