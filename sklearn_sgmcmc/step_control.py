@@ -21,7 +21,7 @@ class Caution:
     """How far below a sampler's stability limit a step stays.
 
     share : largest step size times curvature, as a share of the sampler's stability limit.
-    rise : share of a rise of the estimate that is followed at once; below 1 it is smoothed over minibatches.
+    rise : weight of a new look in the running average of H u; 1 follows it at once.
     longest_wait : most steps between two looks.
     """
 
@@ -30,10 +30,11 @@ class Caution:
     longest_wait: int
 
 
-STIFF = Caution(share=0.125, rise=1.0, longest_wait=25)
-"""For curvature that can grow without bound. SGLD's variance in the stiffest direction is then 1 / (1 - 0.125) of the target's."""
-BOUNDED = Caution(share=0.25, rise=0.1, longest_wait=100)
-"""For curvature bounded by the data. SGLD's variance in the stiffest direction is then at most 1 / (1 - 0.25) of the target's."""
+CLOSE = Caution(share=0.125, rise=1.0, longest_wait=25)
+"""At full batch, and for curvature that can grow without bound. SGLD's variance in the stiffest direction is then at most
+1 / (1 - 0.125) = 1.14 times the target's."""
+NOISY = Caution(share=0.35, rise=0.1, longest_wait=100)
+"""For minibatches of a likelihood whose curvature the data bound: there the noise of the gradients matters more than the step."""
 
 
 class StepControl:
@@ -72,16 +73,22 @@ class StepControl:
         return (self.limit / self.curvature / self.base).clamp(max=1.0)
 
     def _look(self, theta: Theta, potential: Potential, noise: Noise) -> None:
-        """Update the estimate of the largest absolute eigenvalue of the Hessian."""
+        """Update the estimate of the largest absolute eigenvalue of the Hessian, and the direction that belongs to it.
+
+        H u is averaged over looks before its length is taken: the largest eigenvalue of the mean Hessian is wanted, and that of a
+        single minibatch is larger.
+        """
         direction = noise(theta) if self.direction is None else self.direction
         for _ in range(FIRST_ITERATIONS if self.direction is None else 1):
-            length = direction.double().norm(dim=1, keepdim=True).clamp_min(1e-300)  # float32 would overflow at 1e19
-            direction = potential.hvp(theta, (direction / length).to(theta.dtype))
-        self.direction = direction
-        estimate = direction.double().norm(dim=1, keepdim=True).clamp_min(1e-300)
+            unit = (direction / _length(direction)).to(theta.dtype)
+            direction = potential.hvp(theta, unit)
         if self.curvature is None:
-            self.curvature = estimate
-        old = self.curvature
-        self.curvature = torch.where(
-            estimate > old, old + self.caution.rise * (estimate - old), torch.maximum(estimate, FORGET * old)
-        )
+            self.direction, self.curvature = direction, _length(direction)
+            return
+        self.direction = unit * (self.curvature * (1.0 - self.caution.rise)) + direction * self.caution.rise
+        self.curvature = torch.maximum(_length(self.direction), FORGET * self.curvature)
+
+
+def _length(direction: Theta) -> torch.Tensor:
+    """Return each chain's norm, (C, 1) float64: float32 would overflow at 1e19."""
+    return torch.linalg.vector_norm(direction.double(), dim=1, keepdim=True).clamp_min(1e-300)

@@ -7,7 +7,7 @@ import torch
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_sgmcmc._typing import Control
 from sklearn_sgmcmc.noise import BlockNoise, noise_generators
-from sklearn_sgmcmc.step_control import BOUNDED, STIFF, StepControl
+from sklearn_sgmcmc.step_control import CLOSE, NOISY, StepControl
 
 
 class Diagonal:
@@ -22,7 +22,7 @@ class Diagonal:
         return self.curvature * vector
 
 
-def follow(curvatures, adapt, caution=STIFF, limit=2.0):
+def follow(curvatures, adapt, caution=CLOSE, limit=2.0):
     """Return the step sizes that a control gives along a path of potentials."""
     control = StepControl(1e3, limit, caution)
     theta = torch.zeros_like(curvatures[0])
@@ -37,9 +37,9 @@ def follow(curvatures, adapt, caution=STIFF, limit=2.0):
 PATH = [torch.linspace(0.1, 1, 20, dtype=torch.float64)[None] * torch.tensor([[1.0], [10.0], [300.0]], dtype=torch.float64)] * 200
 
 
-@pytest.mark.parametrize("caution", [STIFF, BOUNDED])
+@pytest.mark.parametrize("caution", [CLOSE, NOISY])
 def test_cap_is_the_share_of_the_stability_limit(caution):
-    steps = follow(PATH, [True] * 200, caution)
+    steps = follow(PATH * 20, [True] * 4000, caution)
     np.testing.assert_allclose(steps[-1] * np.array([1.0, 10.0, 300.0]), caution.share * 2.0, rtol=0.02)
 
 
@@ -115,3 +115,26 @@ def test_msgld_without_bias_is_sgld_bit_for_bit_at_the_defaults():
             for name in ("sgld", "msgld")
         ]
         np.testing.assert_array_equal(models[0].draws_, models[1].draws_)
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
+def test_where_the_prior_decides_its_scale_is_found(sampler):
+    """The cut leaves at most 1 / (1 - 0.125) of the variance, 7 % of the sd."""
+    X, y = stiff_data()
+    model = BayesianMLPClassifier((5,), sampler=sampler, prior_scale=0.01, n_chains=64, max_iter=500, random_state=0).fit(X, y > 0)
+    assert 0.95 < model.draws_.std() / 0.01 < 1.1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_curvature_beyond_the_square_root_of_float32_is_seen(dtype):
+    X, y = stiff_data()
+    model = BayesianMLPRegressor((), sampler="sgld", dtype=dtype, random_state=0, max_iter=200)
+    assert (np.asarray(model.fit(X, y, sample_weight=np.full(len(X), 1e14)).learning_rate_) < 0.2).all()
+
+
+def test_the_mean_hessian_counts_not_that_of_a_noisy_batch():
+    """Batches alternate between two curvatures of other coordinates: the mean has half of each."""
+    one = torch.tensor([[4.0, 0.0, 1.0]], dtype=torch.float64)
+    other = torch.tensor([[0.0, 4.0, 1.0]], dtype=torch.float64)
+    steps = follow([one, other] * 3000, [True] * 6000, NOISY)
+    assert float(steps[-1, 0]) == pytest.approx(NOISY.share * 2.0 / 2.0, rel=0.25)

@@ -31,7 +31,7 @@ from sklearn_sgmcmc.predictive import Ensemble, Statistic, row_chunks
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Schedule, Timeline
-from sklearn_sgmcmc.step_control import BOUNDED, STIFF
+from sklearn_sgmcmc.step_control import CLOSE, NOISY
 from sklearn_sgmcmc.threads import one_thread
 
 Matrix: TypeAlias = Any
@@ -185,7 +185,9 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        stages = _stages(settings, timeline, posterior, settings.learning_rate / settings.unit(rows.n_data))
+        stages = _stages(
+            settings, timeline, posterior, settings.learning_rate / settings.unit(rows.n_data), full_batch=n_rows == rows.batch_size
+        )
         random = check_random_state(self.random_state)
         return ChainJob(
             stages=stages,
@@ -282,10 +284,12 @@ def _check_needs(settings: Settings, rows: TrainingRows) -> None:
         )
 
 
-def _stages(settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float) -> tuple[Stage, ...]:
+def _stages(
+    settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float, *, full_batch: bool
+) -> tuple[Stage, ...]:
     """Return the stages of a run: a heteroscedastic head is preceded by a homoscedastic one for half of the burn-in."""
     owned = settings.learning_rate_given or settings.sampler.stability_limit is None
-    caution = None if owned else STIFF if posterior.likelihood.stiff else BOUNDED
+    caution = None if owned else CLOSE if posterior.likelihood.stiff or full_batch else NOISY
     stage = partial(
         Stage,
         sampler=settings.sampler,

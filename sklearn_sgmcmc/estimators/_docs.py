@@ -23,7 +23,7 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         injected noise; ``effective_temperature_`` tells what is sampled. Predictions use the untempered likelihood.
     learning_rate : float > 0 or None, default None
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. None is the sampler's
-        default (``sampler.default_learning_rate``: 0.1 for "sgld" and "msgld", 0.03 for "sghmc"), cut during burn-in where the
+        default (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut during burn-in where the
         curvature of the posterior demands it (see ``learning_rate_``). A number is never altered.
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.

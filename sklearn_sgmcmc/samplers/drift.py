@@ -54,9 +54,9 @@ class MSGLD(Sampler):
 
     @property
     def default_learning_rate(self) -> float:  # type: ignore[override]  # a class fact of every other sampler
-        """SGLD's 0.1 up to a = 1, and 0.2 / (1 + a) beyond: the total drift does not grow further with a."""
+        """SGLD's 0.2 up to a = 1, and 0.4 / (1 + a) beyond: the total drift does not grow further with a."""
         largest = float(torch.as_tensor(self.bias_factor).max())
-        return min(0.1, 0.2 / (1.0 + largest))
+        return min(0.2, 0.4 / (1.0 + largest))
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""

@@ -34,7 +34,7 @@ class SGLD(Sampler):
     """
 
     law: ClassVar[Law] = "small step"
-    default_learning_rate: ClassVar[float] = 0.1
+    default_learning_rate: ClassVar[float] = 0.2
     source: ClassVar[str] = "Welling & Teh 2011, eq. 4"
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> LangevinState:
