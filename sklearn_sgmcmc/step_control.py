@@ -91,4 +91,4 @@ class StepControl:
 
 def _length(direction: Theta) -> torch.Tensor:
     """Return each chain's norm, (C, 1) float64: float32 would overflow at 1e19."""
-    return torch.linalg.vector_norm(direction.double(), dim=1, keepdim=True).clamp_min(1e-300)
+    return direction.double().square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-300)

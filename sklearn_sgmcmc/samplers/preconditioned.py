@@ -43,7 +43,7 @@ class PSGLD(Sampler):
 
     affine = "frozen"
     stability_limit = None  # the step is in units of G, of which the curvature of U knows nothing
-    default_learning_rate: ClassVar[float] = 0.003
+    default_learning_rate: ClassVar[float] = 0.005
     source: ClassVar[str] = "Li, Chen, Carlson & Carin 2016, Algorithm 1"
 
     @property
