@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
+from sklearn_sgmcmc._typing import Coefficient, Outputs, PerChain, Theta
 from sklearn_sgmcmc.batches import Batch, RowSource
 from sklearn_sgmcmc.likelihoods import Likelihood
-from sklearn_sgmcmc.network import MLP
+from sklearn_sgmcmc.network import MLP, Tape
 from sklearn_sgmcmc.priors import Prior
 
 
@@ -76,9 +76,31 @@ class MinibatchPotential:
 
     def grad(self, theta: Theta) -> Theta:
         """Return the stochastic gradient of U, shape (C, P)."""
+        return self._pull(theta, *self.posterior.network.forward(theta, self.batch.x))
+
+    def value(self, theta: Theta) -> PerChain:
+        """Return U, shape (C,), summed in float64."""
+        return self.data_value(theta) + self.posterior.prior_value(theta)
+
+    def value_and_grad(self, theta: Theta) -> tuple[PerChain, Theta]:
+        """Return both, from one pass through the network."""
+        outputs, tape = self.posterior.network.forward(theta, self.batch.x)
+        value = self._data_value(theta, outputs) + self.posterior.prior_value(theta)
+        return value, self._pull(theta, outputs, tape)
+
+    def data_value(self, theta: Theta) -> PerChain:
+        """Return -sum weight log f over the minibatch, shape (C,), summed in float64."""
+        return self._data_value(theta, self.posterior.network.forward(theta, self.batch.x)[0])
+
+    def _data_value(self, theta: Theta, outputs: Outputs) -> PerChain:
+        _, extra = self.posterior.split(theta)
+        log_density = self.posterior.likelihood.log_density(outputs, extra, self.batch.target)
+        return -(log_density.double() * self.batch.weight).sum(1)
+
+    def _pull(self, theta: Theta, outputs: Outputs, tape: Tape) -> Theta:
+        """Return the gradient of U from a pass through the network: the likelihood's, pulled back, plus the priors'."""
         posterior, batch = self.posterior, self.batch
         weights, extra = posterior.split(theta)
-        outputs, tape = posterior.network.forward(theta, batch.x)
         d_outputs, d_extra = posterior.likelihood.gradient(outputs, extra, batch.target, batch.weight)
         blocks = posterior.network.pullback(tape, d_outputs)
         if posterior.likelihood.n_params == 0:
@@ -86,21 +108,6 @@ class MinibatchPotential:
         return torch.cat([*blocks, d_extra], dim=1) + torch.cat(
             [posterior.prior.grad(weights), posterior.likelihood.prior_grad(extra)], dim=1
         )
-
-    def data_value(self, theta: Theta) -> PerChain:
-        """Return -sum weight log f over the minibatch, shape (C,), summed in float64."""
-        outputs, _ = self.posterior.network.forward(theta, self.batch.x)
-        _, extra = self.posterior.split(theta)
-        log_density = self.posterior.likelihood.log_density(outputs, extra, self.batch.target)
-        return -(log_density.double() * self.batch.weight).sum(1)
-
-    def value(self, theta: Theta) -> PerChain:
-        """Return U, shape (C,), summed in float64."""
-        return self.data_value(theta) + self.posterior.prior_value(theta)
-
-    def value_and_grad(self, theta: Theta) -> tuple[PerChain, Theta]:
-        """Return both."""
-        return self.value(theta), self.grad(theta)
 
     def autograd(self, theta: Theta) -> Theta:
         """Return the gradient by automatic differentiation: the reference for ``grad``."""

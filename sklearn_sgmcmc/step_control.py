@@ -10,6 +10,8 @@ from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
 
 FIRST_ITERATIONS = 10
 """Power iterations of the first look at the curvature; later ones take one, from the last direction."""
+REACH = 1e-3
+"""Length of the difference that gives a Hessian-vector product, relative to 1 + |theta|."""
 DENSE = 8
 """At step t the next look is t / DENSE steps away: noise levels collapse early in a run, while steps are still long."""
 FORGET = 0.95
@@ -42,7 +44,7 @@ class StepControl:
 
     A small noise standard deviation sd puts a curvature of order N / sd^2 into the potential. With a fixed step the chain gets one
     huge kick when sd has become small, from which a network need not recover. The curvature along the path is followed by power
-    iteration on Hessian-vector products; the cap is frozen before the first kept draw.
+    iteration on differences of gradients; the cap is frozen before the first kept draw.
     """
 
     def __init__(self, base: Coefficient, limit: Coefficient, caution: Caution) -> None:
@@ -81,12 +83,21 @@ class StepControl:
         direction = noise(theta) if self.direction is None else self.direction
         for _ in range(FIRST_ITERATIONS if self.direction is None else 1):
             unit = (direction / _length(direction)).to(theta.dtype)
-            direction = potential.hvp(theta, unit)
+            direction = _hessian_product(potential, theta, unit)
         if self.curvature is None:
             self.direction, self.curvature = direction, _length(direction)
             return
         self.direction = unit * (self.curvature * (1.0 - self.caution.rise)) + direction * self.caution.rise
         self.curvature = torch.maximum(_length(self.direction), FORGET * self.curvature)
+
+
+def _hessian_product(potential: Potential, theta: Theta, unit: Theta) -> Theta:
+    """Return H u for unit vectors u, by a central difference of gradients: a fifth of the cost of double differentiation.
+
+    It also sees the kinks of a relu within its reach, as a step does.
+    """
+    reach = REACH * (1.0 + _length(theta)).to(theta.dtype)
+    return (potential.grad(theta + reach * unit) - potential.grad(theta - reach * unit)) / (2.0 * reach)
 
 
 def _length(direction: Theta) -> torch.Tensor:

@@ -18,8 +18,8 @@ class Diagonal:
     def __init__(self, curvature):
         self.curvature = curvature
 
-    def hvp(self, theta, vector):
-        return self.curvature * vector
+    def grad(self, theta):
+        return self.curvature * theta
 
 
 def follow(curvatures, adapt, caution=CLOSE, limit=2.0):
