@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -82,7 +83,7 @@ class MLP:
     widths: tuple[int, ...]
     activation: str
 
-    @property
+    @cached_property
     def n_params(self) -> int:
         """Number of weights and biases."""
         return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.widths))
@@ -101,7 +102,7 @@ class MLP:
             start = stop
         return blocks
 
-    @property
+    @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
         shapes = [(n_in + 1, n_out) for n_in, n_out in pairwise(self.widths)]
         return [*shapes[:-1], shapes[-1][::-1]]

@@ -66,7 +66,9 @@ class StepControl:
                 self.last = None
             self.step += 1
         if self.last is None or self.last[0] is not control:
-            self.last = (control, replace(control, step_size=control.step_size * self.factor()))
+            factor = self.factor()
+            uncut = not control.adapt and bool((factor == 1.0).all())  # one synchronisation, when the cuts are frozen
+            self.last = (control, control if uncut else replace(control, step_size=control.step_size * factor))
         return self.last[1]
 
     def factor(self) -> torch.Tensor:

@@ -28,7 +28,7 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.
     max_iter : int >= 1 or None, default None
-        Epochs; at full batch an epoch is one step. None is as many as give 2,000 steps at full batch and 20,000 otherwise.
+        Epochs; at full batch an epoch is one step. None is as many as give 1,500 steps at full batch and 20,000 otherwise.
     burn_in : float in [0, 1), default 0.5
         Share of the steps before the first kept draw.
     n_draws : int >= 1, default 50

@@ -21,7 +21,7 @@ from sklearn_sgmcmc.schedules import SCHEDULES, Schedule
 
 MINIBATCH_ROWS = 64
 """Rows per step that ``batch_size="auto"`` takes of data too large for all of them."""
-FULL_BATCH_STEPS = 2000
+FULL_BATCH_STEPS = 1500
 """``max_iter=None`` runs at least this many steps at full batch ..."""
 MINIBATCH_STEPS = 20_000
 """... and this many with minibatches."""
