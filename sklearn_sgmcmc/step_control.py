@@ -56,6 +56,7 @@ class StepControl:
         self.next_look = 0
         self.step = 0
         self.last: tuple[Control, Control] | None = None
+        self.uncut: bool | None = None
 
     def __call__(self, control: Control, theta: Theta, potential: Potential, noise: Noise) -> Control:
         """Return the control with its step size multiplied by each chain's factor, (C, 1) float64."""
@@ -67,8 +68,9 @@ class StepControl:
             self.step += 1
         if self.last is None or self.last[0] is not control:
             factor = self.factor()
-            uncut = not control.adapt and bool((factor == 1.0).all())  # one synchronisation, when the cuts are frozen
-            self.last = (control, control if uncut else replace(control, step_size=control.step_size * factor))
+            if self.uncut is None and not control.adapt:
+                self.uncut = bool((factor == 1.0).all())  # one synchronisation in a run, when the cuts are frozen
+            self.last = (control, control if self.uncut else replace(control, step_size=control.step_size * factor))
         return self.last[1]
 
     def factor(self) -> torch.Tensor:
