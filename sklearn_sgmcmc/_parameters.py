@@ -23,7 +23,8 @@ class Parameters:
         """
         value = getattr(self, name)
         try:
-            finite = isinstance(value, str) or value is None or bool(torch.isfinite(torch.as_tensor(value)).all())
+            number = not (value is None or isinstance(value, str | Parameters) or callable(value))
+            finite = not number or bool(torch.isfinite(torch.as_tensor(value)).all())
             ok = finite and not isinstance(value, bool) and bool(torch.as_tensor(holds(value)).all())
         except (TypeError, RuntimeError, ValueError):
             ok = False

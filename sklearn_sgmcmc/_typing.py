@@ -66,5 +66,11 @@ class Potential(Protocol):
     def value_and_grad(self, theta: Theta) -> tuple[PerChain, Theta]:
         """Return both."""
 
-    def hvp(self, theta: Theta, vector: Theta) -> Theta:
-        """Return the Hessian of U at ``theta`` times ``vector``, shape (C, P)."""
+    def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the Hessian of U at ``theta`` times F vectors for every chain, shape (C, F, P)."""
+
+    def fisher(self, theta: Theta) -> Theta:
+        """Return the diagonal of the empirical Fisher information over all data, shape (C, P)."""
+
+    def fresh(self) -> Potential:
+        """Return the same potential on the next minibatch."""

@@ -76,5 +76,7 @@ def _join(results: Sequence[RunResult]) -> RunResult:
         torch.cat([result.draws for result in results], dim=1),
         torch.cat(curves, dim=1),
         torch.cat([result.diverged_at for result in results]),
+        torch.cat([result.ran_away for result in results]),
         torch.cat([result.step_size for result in results]),
+        type(results[0].state)(*(torch.cat(parts) for parts in zip(*(result.state for result in results), strict=True))),
     )

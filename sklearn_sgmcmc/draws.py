@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 
 from sklearn_sgmcmc._typing import Theta
 
 
-class Draws:
+class DrawStore:
     """Kept draws (S, C, P), on the device of the run until they are taken to the host at its end; NaN until filled."""
 
     def __init__(self, n_draws: int, n_chains: int, n_params: int, *, dtype: torch.dtype, device: torch.device) -> None:
@@ -18,3 +21,30 @@ class Draws:
         """Keep the current parameters of all chains."""
         self.values[self.count].copy_(theta)
         self.count += 1
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What ``sample`` returns.
+
+    Attributes
+    ----------
+    values : tensor of shape (S, C, P)
+        Kept draws, in the dtype and on the device of the run.
+    potential_curve : tensor of shape (about 200, C), float64
+        U along the run, first at the start.
+    step_size : tensor of shape (C, 1), float64
+        The step size at the end, before the schedule's multiplier: a sampler may have adapted it during burn-in.
+    state : NamedTuple
+        The sampler's last state (``friction``, ``skew``, ``accepted``, ...), each field with the leading chain axis.
+    """
+
+    values: torch.Tensor
+    potential_curve: torch.Tensor
+    step_size: torch.Tensor
+    state: Any
+
+    @property
+    def pooled(self) -> torch.Tensor:
+        """All draws of all chains, (S C, P), in (draw, chain) order."""
+        return self.values.flatten(0, 1)

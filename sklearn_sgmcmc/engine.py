@@ -10,13 +10,15 @@ import torch
 from tqdm.auto import tqdm
 
 from sklearn_sgmcmc._typing import Coefficient, Noise, PerChain, Potential, Theta
-from sklearn_sgmcmc.draws import Draws
+from sklearn_sgmcmc.draws import DrawStore
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import Caution, StepControl
 
 LOOKS = 200
 """How often in a run the potential is recorded and divergence is looked for: the only host synchronisations of the loop."""
+PATIENCE = 20
+"""Looks in a row at which a chain may be where its sampler has no law: early in a run a thermostat may overshoot."""
 
 
 def _keep(theta: Theta) -> Theta:
@@ -30,8 +32,8 @@ class Target(Protocol):
     def n_params(self) -> int:
         """P."""
 
-    def bind(self, batch: Any) -> Potential:
-        """Return the potential seen through a minibatch."""
+    def bind(self, batch: Any, following: Iterator[Any]) -> Potential:
+        """Return the potential seen through a minibatch; ``following`` yields the ones after it."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,21 @@ class Stage:
     carry: Callable[[Theta], Theta] = _keep
     caution: Caution | None = None
 
-    def step_control(self) -> StepControl | None:
-        """Check that the sampler is defined all along the stage, and return what caps its steps, if anything does."""
+    def check(self) -> None:
+        """Raise ValueError if the sampler is not defined all along the stage."""
         largest, least = (torch.as_tensor(value) for value in (self.step_size, self.temperature))
+        if self.posterior.n_params < self.sampler.min_params:
+            raise ValueError(
+                f"{type(self.sampler).__name__} needs at least {self.sampler.min_params} parameters, and there are "
+                f"{self.posterior.n_params}: use another sampler."
+            )
         self.sampler.check_run(
             float(largest.max()) * float(self.timeline.step_size.max()),
             float(least.min()) * float(self.timeline.temperature.min()),
         )
+
+    def step_control(self) -> StepControl | None:
+        """Return what caps the steps, if anything does."""
         limit = self.sampler.stability_limit
         return None if self.caution is None or limit is None else StepControl(self.step_size, limit, self.caution)
 
@@ -67,36 +77,55 @@ class RunResult:
 
     draws : (S, C, P), on the device of the run; NaN where the run ended early.
     potential_curve : (about LOOKS, C) float64: U of the current minibatch, an estimate of the full-data U; first at the start.
-    diverged_at : (C,) step by which a chain was seen not to be finite, or -1.
+    diverged_at : (C,) step by which a chain was seen not to be finite or to have run away, or -1.
+    ran_away : (C,) whether a diverged chain was last seen where its sampler has no law.
     step_size : (C, 1) float64, the step size before the schedule's multiplier at the end of the run.
+    state : the sampler's last state.
     """
 
     draws: torch.Tensor
     potential_curve: torch.Tensor
     diverged_at: torch.Tensor
+    ran_away: torch.Tensor
     step_size: torch.Tensor
+    state: Any
 
 
 class _Watch:
-    """Record the potential and look for chains that are no longer finite."""
+    """Record the potential and look for chains that are no longer finite, or where their sampler has no law."""
 
-    def __init__(self, n_steps: int, n_chains: int, device: torch.device, verbose: int) -> None:
+    def __init__(self, n_steps: int, n_chains: int, device: torch.device, *, verbose: int, every_step: bool) -> None:
         self.n_steps = n_steps
         self.every = max(1, n_steps // LOOKS)
+        self.every_step = every_step
         self.all_diverged = False
         self.curve: list[PerChain] = []
         self.diverged_at = torch.full((n_chains,), -1, dtype=torch.int64, device=device)
+        self.strays = torch.zeros(n_chains, dtype=torch.int64, device=device)
+        self.ran_away = torch.zeros(n_chains, dtype=torch.bool, device=device)
         self.bar = tqdm(total=n_steps, desc="sampling", unit="step", disable=verbose == 0)
 
     def due(self, step: int) -> bool:
         """Return whether to look after ``step`` steps."""
         return step % self.every == 0 or step == self.n_steps
 
-    def look(self, step: int, theta: Theta, value: PerChain) -> bool:
+    def note(self, step: int, alive: PerChain) -> None:
+        """Note the first step after which a chain is not alive, without asking the device for it."""
+        new = (self.diverged_at < 0) & ~alive
+        self.diverged_at = torch.where(new, step, self.diverged_at)
+        self.ran_away |= new & (self.strays > 0)
+
+    def after(self, step: int, theta: Theta) -> None:
+        """Note chains whose parameters are not finite, if every step is to be watched."""
+        if self.every_step:
+            self.note(step, torch.isfinite(theta).all(dim=1))
+
+    def look(self, step: int, theta: Theta, value: PerChain, strayed: PerChain | None) -> bool:
         """Note the state after ``step`` steps; return whether any chain is still alive."""
         self.curve.append(value)
-        finite = torch.isfinite(value) & torch.isfinite(theta).all(dim=1)
-        self.diverged_at = torch.where((self.diverged_at < 0) & ~finite, step, self.diverged_at)
+        if strayed is not None:
+            self.strays = torch.where(strayed, self.strays + 1, 0)
+        self.note(step, torch.isfinite(value) & torch.isfinite(theta).all(dim=1) & (self.strays < PATIENCE))
         alive = self.diverged_at < 0
         self.bar.update(step - self.bar.n)
         if not self.bar.disable:
@@ -106,40 +135,60 @@ class _Watch:
 
 
 @torch.no_grad()
-def run(stages: Sequence[Stage], theta: Theta, batches: Iterator[Any], noise: Noise, *, verbose: int = 0) -> RunResult:
+def run(
+    stages: Sequence[Stage],
+    theta: Theta,
+    batches: Iterator[Any],
+    noise: Noise,
+    *,
+    verbose: int = 0,
+    watch_every_step: bool = False,
+) -> RunResult:
     """Walk through the stages from ``theta`` (C, P) and return the draws they keep.
 
-    Chains that stop being finite do not disturb the others; the run ends early when none is left.
+    Chains that stop being finite do not disturb the others; the run ends early when none is left. ``watch_every_step`` finds the
+    very step at which a chain stopped being finite.
     """
     n_steps = sum(len(stage.timeline) for stage in stages)
     n_draws = sum(int(stage.timeline.collect.sum()) for stage in stages)
-    draws = Draws(n_draws, len(theta), stages[-1].posterior.n_params, dtype=theta.dtype, device=theta.device)
-    watch = _Watch(n_steps, len(theta), theta.device, verbose)
+    draws = DrawStore(n_draws, len(theta), stages[-1].posterior.n_params, dtype=theta.dtype, device=theta.device)
+    watch = _Watch(n_steps, len(theta), theta.device, verbose=verbose, every_step=watch_every_step)
     step = 0
     for stage in stages:
+        stage.check()
+        sampler = stage.sampler
         theta = stage.carry(theta)
-        state = None
+        state: Any = None
         batch: Any = None
         cut = stage.step_control()
         for control in stage.timeline.controls(stage.step_size, stage.temperature):
             last, batch = batch, next(batches)
             if batch is not last or last is None:  # at full batch the same rows come at every step
-                potential = stage.posterior.bind(batch)
+                potential = stage.posterior.bind(batch, batches)
             if cut is not None:
                 control = cut(control, theta, potential, noise)
             if step == 0:
-                watch.look(step, theta, potential.value(theta))
+                watch.look(step, theta, potential.value(theta), None)
             if state is None:
-                state = stage.sampler.init(theta, potential, noise, control)
-            state = stage.sampler.step(state, potential, noise, control)
+                state = sampler.init(theta, potential, noise, control)
+            state = sampler.step(state, potential, noise, control)
             theta = state.theta
             step += 1
             if control.collect:
                 draws.add(theta)
-            if watch.due(step) and not watch.look(step, theta, potential.value(theta)):
+            watch.after(step, theta)
+            if watch.due(step) and not watch.look(step, theta, potential.value(theta), sampler.runaway(state)):
                 break
         if watch.all_diverged:
             break
     watch.bar.close()
     factor = torch.ones(len(theta), 1, dtype=torch.float64, device=theta.device) if cut is None else cut.factor()
-    return RunResult(draws.values, torch.stack(watch.curve), watch.diverged_at, factor * stage.step_size)
+    factor = factor * getattr(state, "step_factor", 1.0)
+    return RunResult(
+        draws.values,
+        torch.stack(watch.curve),
+        watch.diverged_at,
+        watch.ran_away,
+        factor * stage.step_size,
+        state,
+    )

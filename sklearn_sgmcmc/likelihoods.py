@@ -49,6 +49,9 @@ class Likelihood(Protocol):
     def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return the derivatives by the outputs (C, K, n) and by ``extra`` (C, n_params); weight is (C, n)."""
 
+    def fisher(self, extra: Theta, weight: torch.Tensor) -> torch.Tensor:
+        """Return the diagonal of the Fisher information about ``extra``, (C, n_params)."""
+
     def prior_value(self, extra: Theta) -> PerChain:
         """Return -log prior of ``extra``, shape (C,), float64."""
 
@@ -64,6 +67,10 @@ class NoExtra:
 
     n_params = 0
     stiff = False
+
+    def fisher(self, extra: Theta, weight: torch.Tensor) -> torch.Tensor:
+        """Return nothing, (C, 0): there are no parameters."""
+        return extra
 
     def prior_value(self, extra: Theta) -> PerChain:
         """Return zeros: there are no parameters."""
@@ -169,6 +176,11 @@ class HomoscedasticNoise(Gaussian):
         by_outputs = residual * (weight.unsqueeze(1) * precision.unsqueeze(2))
         by_s = (weight.unsqueeze(1) - by_outputs * residual).sum(2) * (learned * precision)
         return by_outputs, by_s
+
+    def fisher(self, extra: Theta, weight: torch.Tensor) -> torch.Tensor:
+        """Return 2 (exp(2 s) / sd^2)^2 per row: the mean of (1 - (f - y)^2 / sd^2)^2 under the model is 2."""
+        learned = torch.exp(2.0 * extra)
+        return 2.0 * (learned / (learned + NOISE_FLOOR**2)).square() * weight.sum(1, keepdim=True)
 
     def prior_value(self, extra: Theta) -> PerChain:
         """Return -log N(s; 0, 2^2)."""

@@ -9,7 +9,7 @@ bias through the same matrix products. A hidden layer's block is row-major (n_in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -120,16 +120,24 @@ class MLP:
 
     def pullback(self, tape: Tape, d_outputs: Outputs) -> list[torch.Tensor]:
         """Return the gradient blocks, each (C, block size), for the derivative ``d_outputs`` (C, K, n) of a scalar per chain."""
+        return [bmm(left, right).flatten(1) for left, right in reversed(list(self._factors(tape, d_outputs)))]
+
+    def squared_pullback(self, tape: Tape, d_outputs: Outputs) -> list[torch.Tensor]:
+        """Return, in blocks, the sum over rows of the squared derivative that each row alone would give."""
+        pairs = reversed(list(self._factors(tape, d_outputs)))  # a row's gradient is an outer product: its square is one of squares
+        return [bmm(left.square(), right.square()).flatten(1) for left, right in pairs]
+
+    def _factors(self, tape: Tape, d_outputs: Outputs) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield, last layer first, the two matrices whose product over rows is the gradient of a layer's block."""
         pullback = ACTIVATIONS[self.activation].pullback
         blocks = tape.blocks
-        gradients = [bmm(d_outputs, tape.inputs[-1])]
+        yield d_outputs, tape.inputs[-1]
         delta, transposed = d_outputs.transpose(1, 2), blocks[-1]  # dL/d(layer's output), and what takes it to the layer's input
         for layer in range(len(blocks) - 1, 0, -1):
             z, h = tape.pre_activations[layer - 1], tape.inputs[layer][..., :-1]
             delta = pullback(bmm(delta, transposed[..., :-1]), z, h)
-            gradients.append(bmm(tape.inputs[layer - 1].transpose(1, 2), delta))
+            yield tape.inputs[layer - 1].transpose(1, 2), delta
             transposed = blocks[layer - 1].transpose(1, 2)
-        return [gradient.flatten(1) for gradient in reversed(gradients)]
 
     def initial_scale(self, prior_scale: float) -> torch.Tensor:
         """Return the (n_params,) standard deviations of random initial weights; biases start at 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,8 @@ from sklearn_sgmcmc.batches import Batch, RowSource
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP, Tape
 from sklearn_sgmcmc.priors import Prior
+
+NONE_LEFT: Iterator[Batch] = iter(())
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,11 @@ class Posterior:
         """P."""
         return self.network.n_params + self.likelihood.n_params
 
-    def bind(self, batch: Batch) -> MinibatchPotential:
+    def bind(self, batch: Batch, following: Iterator[Batch] = NONE_LEFT) -> MinibatchPotential:
         """Return the potential seen through a minibatch of n of the R rows: here alone stands R/n (N/n at unit weights)."""
         share = self.n_rows / batch.weight.shape[1]
         share = share.to(batch.weight.dtype) if isinstance(share, torch.Tensor) else share
-        return MinibatchPotential(self, batch._replace(weight=batch.weight * share))
+        return MinibatchPotential(self, batch._replace(weight=batch.weight * share), following)
 
     def initial_scale(self) -> torch.Tensor:
         """Return the (P,) standard deviations of random initial parameters; the likelihood's start at 0."""
@@ -64,10 +67,11 @@ class Posterior:
 
 @dataclass(frozen=True)
 class MinibatchPotential:
-    """A posterior with a minibatch bound, whose weights already carry R/n."""
+    """A posterior with a minibatch bound, whose weights already carry R/n; ``following`` are the minibatches after it."""
 
     posterior: Posterior
     batch: Batch
+    following: Iterator[Batch] = NONE_LEFT
 
     @property
     def n_data(self) -> Coefficient:
@@ -109,18 +113,36 @@ class MinibatchPotential:
             [posterior.prior.grad(weights), posterior.likelihood.prior_grad(extra)], dim=1
         )
 
+    def fisher(self, theta: Theta) -> Theta:
+        """Return the diagonal of the empirical Fisher information, sum over rows of weight (d log f / d theta)^2, shape (C, P).
+
+        The likelihood's own parameters take its expectation under the model.
+        """
+        posterior, batch = self.posterior, self.batch
+        extra = posterior.split(theta)[1]
+        outputs, tape = posterior.network.forward(theta, batch.x)
+        d_outputs, _ = posterior.likelihood.gradient(outputs, extra, batch.target, batch.weight.sqrt())
+        blocks = posterior.network.squared_pullback(tape, d_outputs)
+        return torch.cat([*blocks, posterior.likelihood.fisher(extra, batch.weight)], dim=1)
+
+    def fresh(self) -> MinibatchPotential:
+        """Return the same potential on the next minibatch."""
+        return self.posterior.bind(next(self.following), self.following)
+
     def autograd(self, theta: Theta) -> Theta:
         """Return the gradient by automatic differentiation: the reference for ``grad``."""
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
             return torch.autograd.grad(self.value(leaf).sum(), leaf)[0]
 
-    def hvp(self, theta: Theta, vector: Theta) -> Theta:
-        """Return the Hessian of U at ``theta`` times ``vector``, shape (C, P)."""
-        if len(theta) == 1:  # see network.bmm: automatic differentiation would take gemv where more chains take gemm
-            twice = MinibatchPotential(self.posterior, Batch(*(t.expand(2, *t.shape[1:]) for t in self.batch)))
-            return twice.hvp(theta.expand(2, -1), vector.expand(2, -1))[:1]
+    def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the Hessian of U at ``theta`` times several vectors (C, F, P), as one batch of F C chains."""
+        C, F, P = vectors.shape
+        repeats = max(F, 2)  # see network.bmm: for one chain automatic differentiation would take gemv where more take gemm
+        many = MinibatchPotential(self.posterior, Batch(*(t.repeat(repeats, *(1,) * (t.ndim - 1)) for t in self.batch)))
+        directions = vectors.expand(C, repeats, P) if F == 1 else vectors
         with torch.enable_grad():
-            leaf = theta.detach().requires_grad_()
-            gradient = torch.autograd.grad(self.value(leaf).sum(), leaf, create_graph=True)[0]
-            return torch.autograd.grad((gradient * vector).sum(), leaf)[0]
+            leaf = theta.detach().repeat(repeats, 1).requires_grad_()
+            gradient = torch.autograd.grad(many.value(leaf).sum(), leaf, create_graph=True)[0]
+            product = torch.autograd.grad((gradient * directions.transpose(0, 1).reshape(-1, P)).sum(), leaf)[0]
+        return product.view(repeats, C, P).transpose(0, 1)[:, :F]

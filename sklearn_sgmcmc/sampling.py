@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
 import torch
 
+from sklearn_sgmcmc._checks import check_integer, check_real
 from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
-from sklearn_sgmcmc.engine import Stage, run
+from sklearn_sgmcmc.draws import Draws
+from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
-from sklearn_sgmcmc.schedules import SCHEDULES, Schedule
+from sklearn_sgmcmc.schedules import SCHEDULES, Schedule, Timeline
 from sklearn_sgmcmc.threads import one_thread
 
 
@@ -31,9 +34,20 @@ class FunctionPotential:
     n_params: int
     n_data: float = 1.0
 
-    def bind(self, batch: None) -> FunctionPotential:
+    def bind(self, batch: None, following: Iterator[None]) -> FunctionPotential:
         """Return the same potential at every step."""
         return self
+
+    def fresh(self) -> FunctionPotential:
+        """Return the same potential: there are no minibatches."""
+        return self
+
+    def fisher(self, theta: Theta) -> Theta:
+        """Raise ValueError: only a sum over data has an empirical Fisher information."""
+        raise ValueError(
+            "A potential given as a function has no Fisher information: give the metric yourself, SGRLD(inverse_metric=...), "
+            "or use another sampler."
+        )
 
     def value(self, theta: Theta) -> PerChain:
         """Return U, shape (C,), float64."""
@@ -65,12 +79,15 @@ class FunctionPotential:
             value = self.value(leaf)
             return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
 
-    def hvp(self, theta: Theta, vector: Theta) -> Theta:
-        """Return the Hessian of U at ``theta`` times ``vector``, shape (C, P)."""
+    def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the Hessian of U at ``theta`` times several vectors, (C, F, P)."""
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
             gradient = torch.autograd.grad(self.value(leaf).sum(), leaf, create_graph=True)[0]
-            return torch.autograd.grad((gradient * vector).sum(), leaf)[0]
+            products = [
+                torch.autograd.grad((gradient * vector).sum(), leaf, retain_graph=True)[0] for vector in vectors.unbind(dim=1)
+            ]
+        return torch.stack(products, dim=1) if products else vectors
 
 
 def sample(
@@ -86,7 +103,7 @@ def sample(
     n_draws: int = 1000,
     random_state: int = 0,
     gradient: Callable[[Theta], Theta] | None = None,
-) -> torch.Tensor:
+) -> Draws:
     """Sample exp(-U / temperature) for any differentiable U, all chains as one batch.
 
     Parameters
@@ -102,21 +119,22 @@ def sample(
     schedule : str or Schedule, default "constant"
         Multipliers of step size and temperature.
     n_steps : int >= 1
-        Steps.
+        Steps of the whole run, burn-in included.
     temperature : float >= 0 or tensor of shape (C, 1), default 1
         tau.
     burn_in : float in [0, 1), default 0.5
         Share of the steps before the first kept draw.
     n_draws : int >= 1, default 1000
         Most draws kept per chain.
-    random_state : int, default 0
+    random_state : int >= 0, default 0
         Seed.
     gradient : callable or None, default None
         (C, P) -> (C, P), used in place of automatic differentiation: a stochastic gradient, say.
 
     Returns
     -------
-    draws : tensor of shape (S, C, P), S <= n_draws
+    draws : Draws
+        ``draws.values`` (S, C, P), S <= n_draws; see its attributes for the rest. An optimiser keeps its last state, S = 1.
 
     Raises
     ------
@@ -128,13 +146,30 @@ def sample(
     >>> import torch
     >>> from sklearn_sgmcmc.sampling import sample
     >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), step_size=0.1, n_steps=2000, n_draws=200)
-    >>> draws.shape, bool(abs(draws.var() - 1) < 0.1)
+    >>> draws.values.shape, bool(abs(draws.values.var() - 1) < 0.1)
     (torch.Size([200, 64, 2]), True)
     """
-    if theta0.ndim != 2:
+    if not isinstance(theta0, torch.Tensor) or theta0.ndim != 2 or not theta0.is_floating_point():
         raise ValueError(
-            f"theta0 has shape {tuple(theta0.shape)}: it must be (C, P), chains by parameters; use theta0[None] for one."
+            f"theta0 must be a floating-point tensor of shape (C, P), chains by parameters, and is {_described(theta0)}; "
+            "use torch.zeros(1, P) for one chain."
         )
+    chosen, timeline = _plan(sampler, schedule, n_steps, burn_in, n_draws)
+    eps, tau = _column("step_size", step_size, theta0), _column("temperature", temperature, theta0)
+    _check_controls(chosen, timeline, eps, tau)
+    target = FunctionPotential(potential, gradient, theta0.shape[1])
+    _check_start(target, theta0)
+    blocks = range(-(-len(theta0) // BLOCK))
+    seed = check_integer("random_state", random_state, low=0, fix="0 is the default")
+    noise = BlockNoise(noise_generators((seed,), blocks, theta0.device))
+    with torch.inference_mode(False), one_thread():
+        result = run([Stage(chosen, timeline, target, eps, tau)], theta0, repeat(None), noise, watch_every_step=True)
+    _check_alive(result, chosen, eps)
+    return Draws(result.draws, result.potential_curve, result.step_size, result.state)
+
+
+def _plan(sampler: str | Sampler, schedule: str | Schedule, n_steps: int, burn_in: float, n_draws: int) -> tuple[Sampler, Timeline]:
+    """Return a checked copy of the sampler, and the run laid out step by step."""
     chosen = SAMPLERS[sampler]() if isinstance(sampler, str) and sampler in SAMPLERS else sampler
     if not isinstance(chosen, Sampler):
         raise ValueError(f"sampler={sampler!r} is not known; choose one of {', '.join(SAMPLERS)} or pass a Sampler object.")
@@ -143,31 +178,58 @@ def sample(
         raise ValueError(f"schedule={schedule!r} is not known; choose one of {', '.join(SCHEDULES)} or pass a Schedule object.")
     chosen = dataclasses.replace(chosen)  # type: ignore[type-var]  # every sampler is a dataclass
     chosen.check()
-    target = FunctionPotential(potential, gradient, theta0.shape[1])
-    _check_start(target, theta0)
-    timeline = plan.timeline(n_steps=n_steps, steps_per_epoch=1.0, burn_in=burn_in, n_draws=n_draws)
-    stage = Stage(chosen, timeline, target, _column(step_size, theta0), _column(temperature, theta0))
-    blocks = range(-(-len(theta0) // BLOCK))
-    noise = BlockNoise(noise_generators((random_state,), blocks, theta0.device))
-    with one_thread():
-        result = run([stage], theta0, repeat(None), noise)
-    dead = np.flatnonzero(result.diverged_at.cpu().numpy() >= 0)
-    if len(dead):
-        step = int(result.diverged_at[result.diverged_at >= 0].min())
+    rule, fix = "a share of the steps with 0 <= burn_in < 1", "0.5 is the default"
+    timeline = plan.timeline(
+        n_steps=check_integer("n_steps", n_steps, low=1, fix="a chain needs at least one step"),
+        steps_per_epoch=1.0,
+        burn_in=check_real("burn_in", burn_in, rule=rule, fix=fix, high=1.0 - 1e-12),
+        n_draws=check_integer("n_draws", n_draws, low=1, fix="1000 is the default"),
+    )
+    return chosen, timeline.last_only() if chosen.law == "optimiser" else timeline
+
+
+def _check_controls(sampler: Sampler, timeline: Timeline, eps: Coefficient, tau: Coefficient) -> None:
+    """Raise ValueError if a step size is not positive, or a temperature is negative or is 0 where the sampler has no such run."""
+    if not bool((torch.as_tensor(eps) > 0).all()):
+        raise ValueError(f"step_size={eps!r} must be > 0 for every chain; start with 0.1 / (largest curvature of the potential).")
+    least = float(torch.as_tensor(tau).min())
+    if least < 0:
+        raise ValueError(f"temperature={tau!r} must be >= 0 for every chain; 1 samples exp(-U).")
+    if least * timeline.temperature.min() == 0 and not sampler.allows_zero_temperature:
         raise ValueError(
-            f"{len(dead)} of {len(theta0)} chains stopped being finite by step {step} (the first of them: {dead[:5].tolist()}); "
-            f"try a step_size below {step_size}, or look for NaN in the potential."
+            f"temperature={tau!r} with this schedule reaches 0, where {type(sampler).__name__} is not defined; keep both positive."
         )
-    return result.draws
 
 
-def _column(value: Coefficient, theta: Theta) -> Coefficient:
-    """Return a per-chain coefficient as float64 on the device of the run."""
+def _check_alive(result: RunResult, sampler: Sampler, eps: Coefficient) -> None:
+    """Raise ValueError that names chains and step if any chain stopped being finite, or ran away."""
+    dead = np.flatnonzero(result.diverged_at.cpu().numpy() >= 0)
+    if not len(dead):
+        return
+    step = int(result.diverged_at[dead.tolist()].min())
+    names = f"{len(dead)} of {len(result.diverged_at)} chains (the first of them: {dead[:5].tolist()})"
+    if bool(result.ran_away[dead.tolist()].all()):
+        raise ValueError(f"{names} diverged at step {step}: {sampler.runaway_advice}.")
+    raise ValueError(
+        f"{names} stopped being finite at step {step}; try a step_size below {float(torch.as_tensor(eps).min()):g}, "
+        "or look for NaN in the potential."
+    )
+
+
+def _column(name: str, value: Coefficient, theta: Theta) -> Coefficient:
+    """Return a coefficient as a float, or as a float64 column on the device of the run."""
+    rule = f"a finite number, or a finite tensor of shape ({len(theta)}, 1), one row per chain"
     if not isinstance(value, torch.Tensor):
-        return float(value)
-    if value.shape != (len(theta), 1):
-        raise ValueError(f"a per-chain value has shape {tuple(value.shape)}: it must be ({len(theta)}, 1), one row per chain.")
+        return check_real(name, value, rule=rule, fix="use a float", low=-math.inf)
+    if value.shape != (len(theta), 1) or not bool(torch.isfinite(value).all()):
+        raise ValueError(f"{name} must be {rule}, and is {_described(value)}.")
     return value.to(device=theta.device, dtype=torch.float64)
+
+
+def _described(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a {value.dtype} tensor of shape {tuple(value.shape)}"
+    return f"{value!r}"
 
 
 def _check_start(potential: FunctionPotential, theta0: Theta) -> None:

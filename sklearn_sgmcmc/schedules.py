@@ -195,11 +195,44 @@ class Cyclical(Schedule):
         return (temperature > 0).astype(np.float64)
 
 
+@dataclass(eq=False)
+class Annealed(Schedule):
+    """The temperature falls as 1 / (amplitude t ** gamma), t = 1, 2, ..., and is 0 after the exploration: refinement.
+
+    Source: Chen, Carlson, Gan, Li & Carin 2016, section 4: inverse temperatures A t ** gamma, then a limit of zero temperature.
+
+    Parameters
+    ----------
+    amplitude : float > 0, default 1
+        A, dimensionless.
+    gamma : float > 0, default 0.5
+        Dimensionless; the paper has 0.3 to 0.8.
+    exploration : float in (0, 1], default 0.5
+        Share of the run before refinement.
+    """
+
+    amplitude: float = 1.0
+    gamma: float = 0.5
+    exploration: float = 0.5
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        self.check_field("amplitude", "a number > 0", lambda value: value > 0)
+        self.check_field("gamma", "a number > 0", lambda value: value > 0)
+        self.check_field("exploration", "a number in (0, 1]", lambda value: 0 < value <= 1)
+
+    def temperature(self, t: NDArray[np.int64], n_steps: int) -> NDArray[np.float64]:
+        """Return 1 / (A (t + 1) ** gamma) while exploring, then 0."""
+        falling = 1.0 / (self.amplitude * (t + 1.0) ** self.gamma)
+        return np.where(t < self.exploration * n_steps, falling, 0.0)
+
+
 SCHEDULES: dict[str, type[Schedule]] = {
     "constant": Constant,
     "step": StepDecay,
     "polynomial": Polynomial,
     "cyclical": Cyclical,
+    "annealed": Annealed,
 }
 
 

@@ -51,6 +51,12 @@ class Quadratic:
     def hvp(self, theta, vector):
         return self._force(vector)
 
+    def fisher(self, theta):
+        return torch.full_like(theta, 0.5)
+
+    def fresh(self):
+        return self
+
 
 def affine_map(sampler, *, curvature, step_size, temperature, gradient_variance=0.0, held=None):
     """Return (A, B) of one step from a state of one chain; the last P columns of B are the gradient noise.

@@ -44,8 +44,46 @@ def test_hessian_product_equals_a_finite_difference(likelihood):
     vector = torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     step = 1e-5
     difference = (bound.grad(theta + step * vector) - bound.grad(theta - step * vector)) / (2 * step)
-    product = bound.hvp(theta, vector)
+    product = bound.hvp(theta, vector[:, None])[:, 0]
     assert (product - difference).abs().max() < 1e-7 * (1 + product.abs().max())
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: f"{type(x).__name__}{x.n_outputs}")
+def test_several_hessian_products_are_one_by_one_the_same(likelihood):
+    bound, theta = potential("tanh", likelihood, (5,))
+    vectors = torch.randn(len(theta), 3, theta.shape[1], generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    one_by_one = torch.cat([bound.hvp(theta, vectors[:, k : k + 1]) for k in range(3)], dim=1)
+    torch.testing.assert_close(bound.hvp(theta, vectors), one_by_one, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("hidden", [(), (5,), (5, 4)])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: f"{type(x).__name__}{x.n_outputs}")
+def test_fisher_information_of_the_network_is_the_weighted_sum_of_squared_gradients_of_single_rows(likelihood, hidden):
+    bound, theta = potential("tanh", likelihood, hidden)
+    bound = bound.posterior.bind(bound.batch)
+    n_weights = bound.posterior.network.n_params
+    total = torch.zeros(len(theta), n_weights, dtype=torch.float64)
+    x, target, weight = bound.batch
+    for row in range(x.shape[1]):
+        one = torch.ones_like(weight[:, :1])
+        alone = type(bound)(bound.posterior, Batch(x[:, row : row + 1], target[:, row : row + 1], one))
+        nothing = type(bound)(bound.posterior, Batch(x[:, row : row + 1], target[:, row : row + 1], 0 * one))
+        of_row = (alone.grad(theta) - nothing.grad(theta))[:, :n_weights]  # without the prior
+        total += weight[:, row : row + 1] * of_row.square()
+    torch.testing.assert_close(bound.fisher(theta)[:, :n_weights], total, rtol=1e-10, atol=1e-12)
+
+
+def test_fisher_information_of_the_noise_level_is_its_mean_under_the_model():
+    """E (d log N(y; f, sd) / ds)^2 over y ~ N(f, sd^2) by Gauss-Hermite quadrature."""
+    likelihood, s = HomoscedasticNoise(1), torch.tensor([[0.3], [-1.2]], dtype=torch.float64)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    outputs = torch.zeros(2, 1, 1, dtype=torch.float64)
+    sd = likelihood.noise_sd(outputs, s)
+    square = torch.zeros(2, 1, dtype=torch.float64)
+    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+        _, slope = likelihood.gradient(outputs, s, node * sd, torch.ones(2, 1, dtype=torch.float64))
+        square += weight * slope.square()
+    torch.testing.assert_close(likelihood.fisher(s, 3.0 * torch.ones(2, 1, dtype=torch.float64)), 3.0 * square)
 
 
 def test_minibatch_gradient_is_unbiased_over_all_batches():
@@ -74,7 +112,8 @@ def test_bits_of_a_chain_do_not_depend_on_its_company(activation, dtype, n_rows,
 
         def numbers(part, bound=bound, theta=theta, vector=vector):
             some = type(bound)(bound.posterior, Batch(*(tensor[part] for tensor in bound.batch)))
-            return some.grad(theta[part]), some.hvp(theta[part], vector[part]), some.value(theta[part])
+            products = some.hvp(theta[part], torch.stack([vector[part], theta[part]], dim=1))
+            return some.grad(theta[part]), products, some.value(theta[part]), some.fisher(theta[part])
 
         together = numbers(slice(0, 9))
         for part in (slice(0, 1), slice(0, 2), slice(0, 4), slice(4, 8), slice(8, 9)):

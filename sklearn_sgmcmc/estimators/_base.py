@@ -218,7 +218,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self.effective_temperature_ = settings.sampler.effective_temperature(settings.temperature)
+        self.effective_temperature_ = _effective_temperature(settings, job.stages[-1].timeline)
         self.n_steps_ = n_steps
         self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, n_steps)
 
@@ -273,6 +273,12 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _effective_temperature(settings: Settings, timeline: Timeline) -> float | None:
+    """Return the temperature at which the kept draws were made, None if there is no single number."""
+    multipliers = np.unique(timeline.temperature[timeline.collect])
+    return settings.sampler.effective_temperature(settings.temperature * float(multipliers[0])) if len(multipliers) == 1 else None
 
 
 def _check_needs(settings: Settings, rows: TrainingRows) -> None:
@@ -356,6 +362,8 @@ def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunR
         used = f"learning_rate=None ({settings.learning_rate:g}, the default of {type(settings.sampler).__name__}{cut})"
     advice = min(least / 10, settings.sampler.default_learning_rate)
     message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains); try learning_rate<={advice:.2g}."
+    if bool(result.ran_away[dead].all()):
+        message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains): {settings.sampler.runaway_advice}."
     if n_dead == settings.n_chains:
         raise ValueError(message)
     warnings.warn(f"{message} The diverged chains were dropped.", ConvergenceWarning, stacklevel=4)

@@ -79,6 +79,8 @@ def resolve(estimator: Any) -> Settings:
     sampler = _sampler(estimator.sampler, estimator.bias_factor)
     temperature = _temperature(estimator.temperature, sampler)
     given = estimator.learning_rate is not None
+    if given:
+        sampler = _at_fixed_step(estimator.sampler, sampler, estimator.learning_rate)
     fix = f"None uses the sampler's default, {sampler.default_learning_rate}"
     return Settings(
         hidden=_hidden(estimator.hidden_layer_sizes),
@@ -130,6 +132,18 @@ def _sampler(value: Any, bias_factor: Any) -> Sampler:
         sampler = _with_bias(value, sampler, bias_factor)
     sampler.check()
     return sampler
+
+
+def _at_fixed_step(value: Any, sampler: Sampler, learning_rate: Any) -> Sampler:
+    """Return the sampler without adaptation of a step size that is given; an object that asks for both is refused."""
+    fixed = sampler.at_fixed_step()
+    changed = [name for name, own in sampler.get_params(deep=False).items() if getattr(fixed, name) is not own]
+    if changed and not isinstance(value, str):
+        raise ValueError(
+            f"learning_rate={learning_rate!r} is given, and sampler.{changed[0]}={getattr(sampler, changed[0])!r} adapts it: one "
+            f"quantity has one owner. Leave learning_rate=None, or set sampler__{changed[0]}=None."
+        )
+    return fixed
 
 
 def _with_bias(value: Any, sampler: Sampler, bias_factor: float) -> Sampler:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 
 from sklearn_sgmcmc._parameters import Parameters
-from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
+from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potential, Theta
 
 Law = Literal["exact", "small step", "biased", "optimiser"]
 
@@ -25,7 +25,8 @@ class Sampler(Parameters):
     law : "exact" at any step size, "small step" (the target as epsilon -> 0), "biased" (another law at any fixed
         hyperparameters) or "optimiser" (keeps only the last state of each chain).
     affine : "yes" if a step on a Gaussian target is an affine map plus noise, "frozen" if it is once adaptation is held, "no".
-    needs : what the potential must offer besides a gradient: "full_batch", "hvp", "fisher".
+    needs : what the potential must offer besides a gradient: "full_batch", "hvp", "fisher", "fresh".
+    min_params : the least P.
     default_learning_rate : epsilon * N when the estimator's ``learning_rate`` is None.
     step_is_learning_rate : True if the step size is used as it stands, without the division by N (Adam).
     allows_zero_temperature : whether tau = 0 is a valid run.
@@ -35,6 +36,7 @@ class Sampler(Parameters):
     law: ClassVar[Law]
     affine: ClassVar[Literal["yes", "frozen", "no"]] = "yes"
     needs: ClassVar[frozenset[str]] = frozenset()
+    min_params: ClassVar[int] = 1
     default_learning_rate: ClassVar[float]
     step_is_learning_rate: ClassVar[bool] = False
     allows_zero_temperature: ClassVar[bool] = True
@@ -59,6 +61,16 @@ class Sampler(Parameters):
     def effective_temperature(self, temperature: float) -> float | None:
         """Return the temperature that the chain really samples at as epsilon -> 0, or None if there is no such number."""
         return temperature
+
+    def at_fixed_step(self) -> Self:
+        """Return the sampler for a run whose step size is given: without any adaptation of it."""
+        return self
+
+    def runaway(self, state: Any) -> PerChain | None:
+        """Return which chains are where the sampler has no stationary law, (C,) booleans; None if it always has one."""
+        return None
+
+    runaway_advice: ClassVar[str] = ""
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> Any:
         """Return the state that starts at ``theta``."""
@@ -106,6 +118,18 @@ def ratio(numerator: Coefficient, denominator: Coefficient) -> Coefficient:
         below = torch.as_tensor(denominator, dtype=torch.float64)
         return torch.where(below > 0, numerator / below, 0.0)
     return numerator / denominator if denominator > 0 else 0.0
+
+
+def check_noise_correction(sampler: Any, budget: Coefficient, largest_step: float, least_temperature: float) -> None:
+    """Raise ValueError if eps V exceeds ``budget`` tau, the noise of the gradients what may be injected, somewhere on a run."""
+    variance, share = (torch.as_tensor(value, dtype=torch.float64) for value in (sampler.gradient_noise_variance, budget))
+    if not bool((largest_step * variance <= share * least_temperature).all()):
+        largest = float((share * least_temperature / variance).min())
+        raise ValueError(
+            f"{type(sampler).__name__}.gradient_noise_variance={sampler.gradient_noise_variance!r} times step_size must not exceed "
+            f"{float(share.min()):g} * temperature all along the run, whose least temperature is {least_temperature:g}; "
+            f"the largest admissible step_size is {largest:.3g} (a learning_rate of N times that)."
+        )
 
 
 def in_unit_interval(value: Coefficient) -> bool | torch.Tensor:

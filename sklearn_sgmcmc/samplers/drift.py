@@ -10,6 +10,10 @@ import torch
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
 from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, not_negative, plus, positive, ratio, scale, sqrt
 from sklearn_sgmcmc.samplers.langevin import langevin_move
+from sklearn_sgmcmc.samplers.preconditioned import PSGLD, preconditioned_move
+
+MOST_FULL = 256
+"""Most parameters for which a (P, P) matrix per chain and its eigenvectors are worth a step."""
 
 
 class DriftState(NamedTuple):
@@ -99,12 +103,16 @@ class MSGLD(Sampler):
 
 
 class AdaptiveDriftState(NamedTuple):
-    """theta, the adaptive drift A that the past has left, and the averages it is made of, all (C, P)."""
+    """theta, the adaptive drift A that the past has left, the averages it is made of, and the preconditioner's, all (C, P).
+
+    ``second`` is (C, P, P) for the full-matrix form; ``square`` stays 0 without a preconditioner.
+    """
 
     theta: Theta
     drift: Theta
     first: Theta
-    second: Theta
+    second: torch.Tensor
+    square: Theta
 
 
 class AdaptiveDrift(Sampler):
@@ -112,13 +120,27 @@ class AdaptiveDrift(Sampler):
 
     A is of order one where the gradient is of order N, so that the bias factor counts in units of N: a = bias_factor N. Then
     learning_rate * bias_factor is the size of an Adam step. A drift that differs between parameters is no gradient field: no
-    temperature is right, and the law is biased.
+    temperature is right, and the law is biased. With a preconditioner G,
+    theta <- theta - eps G (g + a A) + sqrt(2 eps tau G) N(0, I).
     """
 
     bias_factor: Coefficient
+    preconditioner: PSGLD | None
     law: ClassVar[Law] = "biased"
     affine = "no"
     default_learning_rate: ClassVar[float] = 0.1
+
+    @property
+    def stability_limit(self) -> Coefficient | None:
+        """2, SGLD's: the drift adds little at small bias. None with a preconditioner, in whose units the step then is."""
+        return 2.0 if self.preconditioner is None else None
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        self.check_field("bias_factor", "a number >= 0", not_negative)
+        self.check_field("preconditioner", "a PSGLD object, or None", lambda G: G is None or isinstance(G, PSGLD))
+        if self.preconditioner is not None:
+            self.preconditioner.check()
 
     def effective_temperature(self, temperature: float) -> float | None:
         """None: the law is not that of any temperature. Without bias it is SGLD's."""
@@ -127,16 +149,22 @@ class AdaptiveDrift(Sampler):
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> AdaptiveDriftState:
         """Start at ``theta`` without drift."""
         zero = torch.zeros_like(theta)
-        return AdaptiveDriftState(theta, zero, zero, zero)
+        square = zero if self.preconditioner is None else self.preconditioner.start(potential.grad(theta), potential.n_data)
+        return AdaptiveDriftState(theta, zero, zero, zero, square)
 
     def step(self, state: AdaptiveDriftState, potential: Potential, noise: Noise, control: Control) -> AdaptiveDriftState:
         """Advance by one step; A holds past gradients only."""
         g = potential.grad(state.theta)
         pull = g + scale(self.bias_factor * potential.n_data, state.drift)
-        moved = langevin_move(state.theta, pull, noise, control)
-        return AdaptiveDriftState(moved, *self.remember(state, g))
+        square = state.square
+        if self.preconditioner is None:
+            moved = langevin_move(state.theta, pull, noise, control)
+        else:
+            square = self.preconditioner.follow(square, g, potential.n_data, adapt=control.adapt)
+            moved = preconditioned_move(state.theta, pull, self.preconditioner.metric(square), noise, control)
+        return AdaptiveDriftState(moved, *self.remember(state, g), square)
 
-    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
+    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
         """Return A and the two averages once the gradient ``g`` has become past."""
         raise NotImplementedError
 
@@ -148,7 +176,9 @@ class ASGLD(AdaptiveDrift):
     theta <- theta - eps (g + a A) + sqrt(2 eps tau) N(0, I);   m <- b1 m + (1 - b1) g;   V <- b2 V + (1 - b2) g^2;
     A = m / sqrt(V + l), from past gradients;   a = bias_factor N.
 
-    Source: Kim, Song & Liang 2020, Algorithm 2.
+    The full-matrix form has V <- b2 V + (1 - b2) g g^T and A = (V + l I)^(-1/2) m: it costs P^3 a step.
+
+    Source: Kim, Song & Liang 2020, Algorithm 2; the full matrix: their equation 2.
 
     Parameters
     ----------
@@ -158,27 +188,54 @@ class ASGLD(AdaptiveDrift):
         Memories of the two averages.
     regularizer : float > 0, default 1e-8
         l, keeps A finite; units of g^2.
+    matrix : "diagonal" or "full", default "diagonal"
+        The form of V; "full" is for at most 256 parameters.
+    preconditioner : PSGLD or None, default None
+        Scales drift and noise; None is the identity. At bias 0 the chain is then the preconditioner's own.
     """
 
     bias_factor: Coefficient = 0.01
     beta1: Coefficient = 0.9
     beta2: Coefficient = 0.999
     regularizer: Coefficient = 1e-8
+    matrix: Literal["diagonal", "full"] = "diagonal"
+    preconditioner: PSGLD | None = None
 
     source: ClassVar[str] = "Kim, Song & Liang 2020, Algorithm 2"
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        self.check_field("bias_factor", "a number >= 0", not_negative)
+        super().check()
         self.check_field("beta2", "a number in [0, 1)", in_unit_interval)
         self.check_field("beta1", "a number >= 0 with beta1^2 < beta2", lambda b1: (b1 >= 0) & (b1 * b1 < self.beta2))
         self.check_field("regularizer", "a number > 0", positive)
+        self.check_field("matrix", "'diagonal' or 'full'", ("diagonal", "full").__contains__)
 
-    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> AdaptiveDriftState:
+        """Start at ``theta`` without drift."""
+        state = super().init(theta, potential, noise, control)
+        if self.matrix == "diagonal":
+            return state
+        C, P = theta.shape
+        self.check_field("matrix", f"'diagonal' for {P} parameters: 'full' is for at most {MOST_FULL}", lambda _: P <= MOST_FULL)
+        return state._replace(second=theta.new_zeros(C, P, P))
+
+    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
         """Return m / sqrt(V + l), m and V."""
         m = scale(self.beta1, state.first) + scale(1.0 - self.beta1, g)
+        if self.matrix == "full":
+            return self._remember_matrix(m, state.second, g)
         V = scale(self.beta2, state.second) + scale(1.0 - self.beta2, g * g)
         return m / plus(self.regularizer, V).sqrt(), m, V
+
+    def _remember_matrix(self, m: Theta, V: torch.Tensor, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
+        """Return (V + l I)^(-1/2) m, m and V (C, P, P), by the eigenvectors of V."""
+        memory = torch.as_tensor(self.beta2, dtype=torch.float64, device=g.device).reshape(-1, 1, 1).to(g.dtype)
+        V = memory * V + (1.0 - memory) * g[:, :, None] * g[:, None, :]
+        values, Q = torch.linalg.eigh(V)
+        inverse_root = plus(self.regularizer, values.clamp_min(0.0)).rsqrt()
+        A = torch.einsum("cij,cj,ckj,ck->ci", Q, inverse_root, Q, m)
+        return A, m, V
 
 
 @dataclass(eq=False)
@@ -198,23 +255,26 @@ class AdaMaxSGLD(AdaptiveDrift):
         Memories of the average and of the maximum.
     regularizer : float > 0, default 1e-8
         l, keeps A finite; units of g.
+    preconditioner : PSGLD or None, default None
+        Scales drift and noise; None is the identity. At bias 0 the chain is then the preconditioner's own.
     """
 
     bias_factor: Coefficient = 0.01
     beta1: Coefficient = 0.9
     beta2: Coefficient = 0.999
     regularizer: Coefficient = 1e-8
+    preconditioner: PSGLD | None = None
 
     source: ClassVar[str] = "Kim, Song & Liang 2020, section 3.3"
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        self.check_field("bias_factor", "a number >= 0", not_negative)
+        super().check()
         self.check_field("beta1", "a number in [0, 1)", in_unit_interval)
         self.check_field("beta2", "a number in [0, 1)", in_unit_interval)
         self.check_field("regularizer", "a number > 0", positive)
 
-    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
+    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
         """Return m / (u + l), m and u."""
         m = scale(self.beta1, state.first) + scale(1.0 - self.beta1, g)
         u = torch.maximum(scale(self.beta2, state.second), g.abs())
@@ -238,21 +298,24 @@ class AdadeltaSGLD(AdaptiveDrift):
         r, of both averages.
     regularizer : float > 0, default 1e-6
         d, starts the motion and keeps A finite; units of g^2.
+    preconditioner : PSGLD or None, default None
+        Scales drift and noise; None is the identity. At bias 0 the chain is then the preconditioner's own.
     """
 
     bias_factor: Coefficient = 0.01
     memory: Coefficient = 0.95
     regularizer: Coefficient = 1e-6
+    preconditioner: PSGLD | None = None
 
     source: ClassVar[str] = "Kim, Song & Liang 2020, section 3.3"
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        self.check_field("bias_factor", "a number >= 0", not_negative)
+        super().check()
         self.check_field("memory", "a number in [0, 1)", in_unit_interval)
         self.check_field("regularizer", "a number > 0", positive)
 
-    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, Theta]:
+    def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
         """Return A, E and X."""
         E = scale(self.memory, state.first) + scale(1.0 - self.memory, g * g)
         A = (plus(self.regularizer, state.second) / plus(self.regularizer, E)).sqrt() * g

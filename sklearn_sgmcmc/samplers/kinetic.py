@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, exp, not_negative, positive, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, check_noise_correction, exp, not_negative, positive, scale, sqrt
 
 
 class KineticState(NamedTuple):
@@ -63,16 +63,7 @@ class SGHMC(Sampler):
 
     def check_run(self, largest_step: float, least_temperature: float) -> None:
         """Raise ValueError if the noise of the gradients alone exceeds what may be injected: 2 f tau - eps V must stay >= 0."""
-        variance, friction = (
-            torch.as_tensor(value, dtype=torch.float64) for value in (self.gradient_noise_variance, self.friction)
-        )
-        if not bool((largest_step * variance <= 2.0 * friction * least_temperature).all()):
-            largest = float((2.0 * friction * least_temperature / variance).min())
-            raise ValueError(
-                f"SGHMC.gradient_noise_variance={self.gradient_noise_variance!r} times step_size must not exceed "
-                f"2 * friction * temperature all along the run, whose least temperature is {least_temperature:g}; "
-                f"the largest admissible step_size is {largest:.3g} (a learning_rate of N times that)."
-            )
+        check_noise_correction(self, 2.0 * self.friction, largest_step, least_temperature)
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> KineticState:
         """Start at ``theta`` with r ~ N(0, tau I)."""

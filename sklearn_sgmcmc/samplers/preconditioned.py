@@ -57,17 +57,32 @@ class PSGLD(Sampler):
         self.check_field("regularizer", "a number > 0", positive)
         self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
 
+    def start(self, g: Theta, n_data: Coefficient) -> Theta:
+        """Return V from the first gradient."""
+        return scale(1.0 / n_data, g).square()
+
+    def follow(self, V: Theta, g: Theta, n_data: Coefficient, *, adapt: bool) -> Theta:
+        """Return V once the gradient ``g`` is in it, unless it is frozen."""
+        if not adapt and self.adapt == "burn_in":
+            return V
+        return scale(self.decay, V) + scale(1.0 - self.decay, scale(1.0 / n_data, g).square())
+
+    def metric(self, V: Theta) -> Theta:
+        """Return G = 1 / (l + sqrt V)."""
+        return plus(self.regularizer, V.sqrt()).reciprocal()
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> PreconditionedState:
         """Start at ``theta`` with V the squared gradient there."""
-        return PreconditionedState(theta, scale(1.0 / potential.n_data, potential.grad(theta)).square())
+        return PreconditionedState(theta, self.start(potential.grad(theta), potential.n_data))
 
     def step(self, state: PreconditionedState, potential: Potential, noise: Noise, control: Control) -> PreconditionedState:
         """Advance by one step; V is updated before use."""
-        theta, V = state
-        g = potential.grad(theta)
-        if control.adapt or self.adapt == "always":
-            mean_gradient = scale(1.0 / potential.n_data, g)
-            V = scale(self.decay, V) + scale(1.0 - self.decay, mean_gradient.square())
-        G = plus(self.regularizer, V.sqrt()).reciprocal()
-        injected = scale(sqrt(2.0 * control.step_size * control.temperature), G.sqrt() * noise(theta))
-        return PreconditionedState(theta - scale(control.step_size, G * g) + injected, V)
+        g = potential.grad(state.theta)
+        V = self.follow(state.square, g, potential.n_data, adapt=control.adapt)
+        return PreconditionedState(preconditioned_move(state.theta, g, self.metric(V), noise, control), V)
+
+
+def preconditioned_move(theta: Theta, drift: Theta, G: Theta, noise: Noise, control: Control) -> Theta:
+    """Return theta - eps G drift + sqrt(2 eps tau G) N(0, I), G diagonal (C, P)."""
+    eps, tau = control.step_size, control.temperature
+    return theta - scale(eps, G * drift) + scale(sqrt(2.0 * eps * tau), G.sqrt() * noise(theta))

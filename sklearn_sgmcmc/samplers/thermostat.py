@@ -7,8 +7,18 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
+from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potential, Theta
 from sklearn_sgmcmc.samplers._base import Law, Sampler, ratio, scale, sqrt
+
+RUNAWAY_ADVICE = (
+    "the friction ran away above 1: the noise of the gradients exceeds what a thermostat can absorb, 2 a + eps s2 / tau <= 1 "
+    "at most; use a smaller learning_rate, larger batches, or a higher temperature"
+)
+
+
+def is_runaway(friction: torch.Tensor) -> PerChain:
+    """Return where the mean friction of a chain exceeds 1 or is NaN: beyond that a thermostat has no equilibrium, (C,)."""
+    return ~(friction.mean(dim=1) <= 1.0)
 
 
 class ThermostatState(NamedTuple):
@@ -47,6 +57,7 @@ class SGNHT(Sampler):
     affine = "frozen"
     default_learning_rate: ClassVar[float] = 0.02
     source: ClassVar[str] = "Ding et al. 2014, Algorithm 2"
+    runaway_advice: ClassVar[str] = RUNAWAY_ADVICE
 
     @property
     def stability_limit(self) -> Coefficient:
@@ -59,6 +70,10 @@ class SGNHT(Sampler):
             "noise_level", "a number in (0, 0.5), where the thermostat has an equilibrium", lambda a: (a > 0) & (a < 0.5)
         )
         self.check_field("thermostat_rate", "a number >= 0, or None", lambda k: True if k is None else k >= 0)
+
+    def runaway(self, state: ThermostatState) -> PerChain:
+        """Return where the mean friction exceeds 1."""
+        return is_runaway(state.friction)
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> ThermostatState:
         """Start at ``theta`` with r ~ N(0, tau I) and alpha = a."""

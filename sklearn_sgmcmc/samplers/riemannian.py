@@ -1,0 +1,125 @@
+"""Langevin dynamics on a Riemannian manifold: the metric says how far a unit of each parameter is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+
+from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
+from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, plus, positive, scale, sqrt
+from sklearn_sgmcmc.samplers.preconditioned import preconditioned_move
+
+InverseMetric = Callable[[Theta], torch.Tensor]
+"""theta (C, P) -> K = G^-1: its diagonal (C, P), or the whole symmetric positive definite matrix (C, P, P)."""
+
+
+class RiemannianState(NamedTuple):
+    """theta and the moving average of the Fisher information, both (C, P); the latter stays 0 under a metric of the user's."""
+
+    theta: Theta
+    fisher: Theta
+
+
+@dataclass(eq=False)
+class SGRLD(Sampler):
+    """Stochastic gradient Riemannian Langevin dynamics.
+
+    theta <- theta - eps K g + eps tau Gamma + sqrt(2 eps tau) K^(1/2) N(0, I),   K = G^-1,   Gamma_i = sum_j d K_ij / d theta_j.
+
+    A metric of the user's may depend on theta: Gamma is then taken by automatic differentiation, and the law is exp(-U / tau) as
+    eps -> 0. Without one, G = (F + l) / N per datum with F a moving average of the diagonal empirical Fisher information; there
+    Gamma is left out, which is right once F is frozen and biased while it adapts. On U = lambda theta^2 / 2 with constant K the
+    variance is (2 tau + eps s2 K) / (lambda (2 - eps K lambda)).
+
+    Source: Patterson & Teh 2013, equation 10, with their step 2 eps; Ma, Chen & Fox 2015, equation 9 (D = K, Q = 0).
+
+    Parameters
+    ----------
+    inverse_metric : callable or None, default None
+        theta (C, P) -> K, either its diagonal (C, P) or the matrix (C, P, P); each chain's own row decides. None is the inverse of
+        the Fisher information, for estimators.
+    decay : float in [0, 1), default 0.99
+        Memory of the average of F.
+    regularizer : float > 0, default 1
+        l, added to F: the precision of a unit normal prior.
+    adapt : "burn_in" or "always"
+        "burn_in" freezes F before the first kept draw; "always" adapts for ever, with a bias.
+    """
+
+    inverse_metric: InverseMetric | None = None
+    decay: Coefficient = 0.99
+    regularizer: Coefficient = 1.0
+    adapt: Literal["burn_in", "always"] = "burn_in"
+
+    affine = "frozen"
+    needs: ClassVar[frozenset[str]] = frozenset({"fisher"})
+    stability_limit = None  # the step is in units of K, of which the curvature of U knows nothing
+    default_learning_rate: ClassVar[float] = 0.01
+    source: ClassVar[str] = "Patterson & Teh 2013, eq. 10"
+
+    @property
+    def law(self) -> Law:  # type: ignore[override]  # a class fact of most samplers
+        """With Gamma, or with F frozen, the law is the target as eps -> 0."""
+        return "biased" if self.adapt == "always" and self.inverse_metric is None else "small step"
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        self.check_field("inverse_metric", "a function from theta (C, P) to K, or None", lambda K: K is None or callable(K))
+        self.check_field("decay", "a number in [0, 1)", in_unit_interval)
+        self.check_field("regularizer", "a number > 0", positive)
+        self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
+
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> RiemannianState:
+        """Start at ``theta`` with the Fisher information there."""
+        if self.inverse_metric is None:
+            return RiemannianState(theta, potential.fisher(theta))
+        K, (C, P) = self.inverse_metric(theta), theta.shape
+        if K.shape not in ((C, P), (C, P, P)):
+            raise ValueError(
+                f"SGRLD.inverse_metric returned the shape {tuple(K.shape)} for theta of shape {(C, P)}: "
+                f"it must return K as {(C, P)}, its diagonal, or as {(C, P, P)}."
+            )
+        return RiemannianState(theta, torch.zeros_like(theta))
+
+    def step(self, state: RiemannianState, potential: Potential, noise: Noise, control: Control) -> RiemannianState:
+        """Advance by one step."""
+        theta, F = state
+        g = potential.grad(theta)
+        if self.inverse_metric is not None:
+            return RiemannianState(self._move(theta, g, self.inverse_metric, noise, control), F)
+        if control.adapt or self.adapt == "always":
+            F = scale(self.decay, F) + scale(1.0 - self.decay, potential.fisher(theta))
+        K = scale(potential.n_data, plus(self.regularizer, F).reciprocal())
+        return RiemannianState(preconditioned_move(theta, g, K, noise, control), F)
+
+    def _move(self, theta: Theta, g: Theta, inverse_metric: InverseMetric, noise: Noise, control: Control) -> Theta:
+        """Return theta after a step under a metric of the user's, Gamma included."""
+        eps, tau = control.step_size, control.temperature
+        K, Gamma = inverse_metric(theta), divergence(inverse_metric, theta)
+        if K.ndim == 2:
+            moved = preconditioned_move(theta, g, K, noise, control)
+        else:
+            root = torch.linalg.cholesky(K)
+            injected = (root @ noise(theta)[:, :, None])[..., 0]
+            moved = theta - scale(eps, (K @ g[:, :, None])[..., 0]) + scale(sqrt(2.0 * eps * tau), injected)
+        return moved + scale(eps * tau, Gamma)
+
+
+def divergence(inverse_metric: InverseMetric, theta: Theta) -> Theta:
+    """Return Gamma_i = sum_j d K_ij / d theta_j, (C, P), by one derivative of K per parameter."""
+    with torch.enable_grad():
+        leaf = theta.detach().requires_grad_()
+        K = inverse_metric(leaf)
+        if not K.requires_grad:  # K does not depend on theta
+            return torch.zeros_like(theta)
+        total = torch.zeros_like(theta)
+        for i in range(theta.shape[1]):
+            for j in (i,) if K.ndim == 2 else range(theta.shape[1]):
+                entry = K[:, i] if K.ndim == 2 else K[:, i, j]
+                by_theta = torch.autograd.grad(entry.sum(), leaf, retain_graph=True, allow_unused=True)[0]
+                if by_theta is not None:
+                    total[:, i] += by_theta[:, j]
+        return total.detach()

@@ -1,0 +1,171 @@
+"""Santa: a thermostat with a preconditioner that is cooled down from sampling to optimisation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+
+from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potential, Theta
+from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, plus, positive, ratio, scale, sqrt
+from sklearn_sgmcmc.samplers.thermostat import RUNAWAY_ADVICE, is_runaway
+
+
+class SantaState(NamedTuple):
+    """theta, the momentum r = u / sqrt(eps), the friction alpha, the average V of (g / N)^2 and the last G, all (C, P)."""
+
+    theta: Theta
+    momentum: Theta
+    friction: Theta
+    square: Theta
+    metric: Theta
+
+
+@dataclass(eq=False)
+class Santa(Sampler):
+    """Stochastic annealing thermostats with adaptive momentum.
+
+    V <- s V + (1 - s) (g / N)^2;   G = 1 / sqrt(l + sqrt V).   While tau > 0 (exploration), in the Euler scheme,
+    alpha <- alpha + u^2 - eps tau;   u <- (1 - alpha) u - eps G g + sqrt(2 eps^(3/2) tau G_old) N(0, I);   theta <- theta + G u.
+    At tau = 0 (refinement) alpha stands still and there is no noise. The state holds r = u / sqrt(eps).
+
+    The symmetric splitting: theta moves by G u / 2; alpha by half of its change; u by the factor exp(-alpha / 2); the kick; then
+    the same in reverse order. Its gradient is taken where the step began.
+
+    With ``schedule="annealed"`` the temperature falls as 1 / (A t^gamma) and then is 0: an optimiser that has explored. At a
+    constant temperature it is the Bayesian mode. The law is biased: with G and alpha held it is SGHMC's at the step
+    eps G^2, and on average alpha ends at the smaller root of alpha (4 - 2 alpha - h) = 4 sqrt(eps) G + 2 eps G^2 s2 / tau with
+    h = eps G^2 lambda, if that exists. V starts at the mean over parameters of the first squared gradient (the paper has 0: long
+    first steps). The noise carries eps^(3/2), the only power that agrees with the continuous equation.
+
+    Source: Chen, Carlson, Gan, Li & Carin 2016, Algorithms 1 (Euler) and 2 (symmetric splitting), V per datum.
+
+    Parameters
+    ----------
+    scheme : "euler" or "sss", default "euler"
+        Algorithm 1 or 2.
+    decay : float in [0, 1), default 0.999
+        s, memory of V.
+    regularizer : float > 0, default 0.01
+        l, keeps G finite; units of g / N. (The paper has 1e-8, with which parameters without gradient are shaken apart.)
+    initial_friction : float > 0 or None, default None
+        C in alpha_0 = sqrt(eps) C; the paper's optimiser has 100. None starts where the noise alone would take alpha: C = G_1,
+        as alpha falls by eps tau a step at most and a chain that starts at 100 stays cold for C / (sqrt(eps) tau) steps.
+    noise_metric : float > 0 or None, default None
+        A constant in place of G_old under the root: the metric of the noise in the continuous equation. None is G, as published.
+    thermostat_rate : float >= 0 or None, default None
+        k in alpha <- alpha + k (r^2 / tau - 1). None is eps tau, as published; 0 freezes the friction.
+    metric_correction : bool, default False
+        Adds eps tau (1 - G_old / G) / u to u, as printed: it explodes near u = 0.
+    adapt : "burn_in" or "always"
+        "burn_in" freezes V before the first kept draw; "always" adapts for ever, as published.
+    """
+
+    scheme: Literal["euler", "sss"] = "euler"
+    decay: Coefficient = 0.999
+    regularizer: Coefficient = 0.01
+    initial_friction: Coefficient | None = None
+    noise_metric: Coefficient | None = None
+    thermostat_rate: Coefficient | None = None
+    metric_correction: bool = False
+    adapt: Literal["burn_in", "always"] = "burn_in"
+
+    law: ClassVar[Law] = "biased"
+    affine = "frozen"
+    stability_limit = None  # the step is in units of G^2, of which the curvature of U knows nothing
+    default_learning_rate: ClassVar[float] = 0.005
+    source: ClassVar[str] = "Chen, Carlson, Gan, Li & Carin 2016, Algorithms 1 and 2"
+    runaway_advice: ClassVar[str] = RUNAWAY_ADVICE
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        self.check_field("scheme", "'euler' or 'sss'", ("euler", "sss").__contains__)
+        self.check_field("decay", "a number in [0, 1)", in_unit_interval)
+        self.check_field("regularizer", "a number > 0", positive)
+        self.check_field("initial_friction", "a number > 0, or None", lambda C: True if C is None else C > 0)
+        self.check_field("noise_metric", "a number > 0, or None", lambda G: True if G is None else G > 0)
+        self.check_field("thermostat_rate", "a number >= 0, or None", lambda k: True if k is None else k >= 0)
+        self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
+        if not isinstance(self.metric_correction, bool):
+            raise ValueError(f"Santa.metric_correction={self.metric_correction!r} must be True or False; False is the default.")
+
+    def check_run(self, largest_step: float, least_temperature: float) -> None:
+        """Raise ValueError if the initial friction would be 1 or more: then u turns round at every step."""
+        if self.initial_friction is None:
+            return
+        largest = float(torch.as_tensor(self.initial_friction).max())
+        if largest * math.sqrt(largest_step) >= 1:
+            raise ValueError(
+                f"Santa.initial_friction={self.initial_friction!r} times sqrt(step_size) must be below 1, and the largest "
+                f"step_size of the run is {largest_step:.3g}: use a step_size below {largest**-2:.3g} (a learning_rate of N times that), or "
+                "initial_friction=None."
+            )
+
+    def effective_temperature(self, temperature: float) -> float | None:
+        """None: the law is not that of any temperature."""
+        return None
+
+    def runaway(self, state: SantaState) -> PerChain:
+        """Return where the mean friction exceeds 1."""
+        return is_runaway(state.friction)
+
+    def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SantaState:
+        """Start at ``theta`` with r ~ N(0, I), V_0 the mean over parameters of the squared gradient there, and G_0 = G_1."""
+        V = scale(1.0 / potential.n_data, potential.grad(theta)).square().mean(dim=1, keepdim=True).expand_as(theta)
+        G = self._metric(V)
+        friction = self._noise_metric(G) if self.initial_friction is None else scale(self.initial_friction, torch.ones_like(theta))
+        return SantaState(theta, noise(theta), scale(sqrt(control.step_size), friction), V, G)
+
+    def step(self, state: SantaState, potential: Potential, noise: Noise, control: Control) -> SantaState:
+        """Advance by one step."""
+        g = potential.grad(state.theta)
+        V = state.square
+        if control.adapt or self.adapt == "always":
+            V = scale(self.decay, V) + scale(1.0 - self.decay, scale(1.0 / potential.n_data, g).square())
+        G = self._metric(V)
+        kick = self._kick(state, g, G, noise, control)
+        advance = self._euler if self.scheme == "euler" else self._splitting
+        return SantaState(*advance(state, kick, G, control), V, G)
+
+    def _euler(self, state: SantaState, kick: Theta, G: Theta, control: Control) -> tuple[Theta, Theta, Theta]:
+        """Return theta, r and alpha by Algorithm 1."""
+        r = state.momentum
+        alpha = state.friction + self._heating(r, control, share=1.0)
+        r = r - alpha * r + kick
+        return state.theta + scale(sqrt(control.step_size), G * r), r, alpha
+
+    def _splitting(self, state: SantaState, kick: Theta, G: Theta, control: Control) -> tuple[Theta, Theta, Theta]:
+        """Return theta, r and alpha by Algorithm 2."""
+        half = scale(0.5 * sqrt(control.step_size), G)
+        r = state.momentum
+        theta = state.theta + half * r
+        alpha = state.friction + self._heating(r, control, share=0.5)
+        shrink = torch.exp(-0.5 * alpha)
+        r = shrink * (shrink * r + kick)
+        alpha = alpha + self._heating(r, control, share=0.5)
+        return theta + half * r, r, alpha
+
+    def _kick(self, state: SantaState, g: Theta, G: Theta, noise: Noise, control: Control) -> Theta:
+        """Return -sqrt(eps) G g, the noise, and the correction for a changing metric if asked for."""
+        eps, tau = control.step_size, control.temperature
+        injected = scale(sqrt(2.0 * sqrt(eps) * tau), self._noise_metric(state.metric).sqrt() * noise(g))
+        kick = injected - scale(sqrt(eps), G * g)
+        if not self.metric_correction:
+            return kick
+        return kick + scale(tau, (1.0 - state.metric / G) / state.momentum)
+
+    def _heating(self, r: Theta, control: Control, *, share: float) -> Theta:
+        """Return a share of k (r^2 / tau - 1), and 0 where tau = 0: in refinement the friction stands still."""
+        tau = control.temperature
+        rate = ratio(control.step_size * tau if self.thermostat_rate is None else self.thermostat_rate, tau)
+        return scale(share * rate, r.square() - scale(tau, torch.ones_like(r)))
+
+    def _metric(self, V: Theta) -> Theta:
+        """Return G = 1 / sqrt(l + sqrt V)."""
+        return plus(self.regularizer, V.sqrt()).rsqrt()
+
+    def _noise_metric(self, G: Theta) -> Theta:
+        """Return the metric of the noise."""
+        return G if self.noise_metric is None else scale(self.noise_metric, torch.ones_like(G))
