@@ -29,8 +29,7 @@ class SGRLD(Sampler):
 
     theta <- theta - eps K g + eps tau Gamma + sqrt(2 eps tau) K^(1/2) N(0, I),   K = G^-1,   Gamma_i = sum_j d K_ij / d theta_j.
 
-    A metric of the user's may depend on theta: Gamma is then taken by automatic differentiation, and the law is exp(-U / tau) as
-    eps -> 0. Without one, G = (F + l) / N per datum with F a moving average of the diagonal empirical Fisher information; there
+    A metric of the user's may depend on theta, and the law is exp(-U / tau) as eps -> 0. Without one, G = (F + l) / N per datum with F a moving average of the diagonal empirical Fisher information; there
     Gamma is left out, which is right once F is frozen and biased while it adapts. On U = lambda theta^2 / 2 with constant K the
     variance is (2 tau + eps s2 K) / (lambda (2 - eps K lambda)).
 
@@ -41,6 +40,9 @@ class SGRLD(Sampler):
     inverse_metric : callable or None, default None
         theta (C, P) -> K, either its diagonal (C, P) or the matrix (C, P, P); each chain's own row decides. None is the inverse of
         the Fisher information, for estimators.
+    divergence : callable or None, default None
+        theta (C, P) -> Gamma (C, P) of the user's metric. None takes it by automatic differentiation: P derivatives a step, P^2 for a
+        matrix.
     decay : float in [0, 1), default 0.99
         Memory of the average of F.
     regularizer : float > 0, default 1
@@ -50,6 +52,7 @@ class SGRLD(Sampler):
     """
 
     inverse_metric: InverseMetric | None = None
+    divergence: Callable[[Theta], Theta] | None = None
     decay: Coefficient = 0.99
     regularizer: Coefficient = 1.0
     adapt: Literal["burn_in", "always"] = "burn_in"
@@ -68,6 +71,9 @@ class SGRLD(Sampler):
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
         self.check_field("inverse_metric", "a function from theta (C, P) to K, or None", lambda K: K is None or callable(K))
+        self.check_field(
+            "divergence", "a function from theta (C, P) to Gamma, or None", lambda Gamma: Gamma is None or callable(Gamma)
+        )
         self.check_field("decay", "a number in [0, 1)", in_unit_interval)
         self.check_field("regularizer", "a number > 0", positive)
         self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
@@ -98,7 +104,8 @@ class SGRLD(Sampler):
     def _move(self, theta: Theta, g: Theta, inverse_metric: InverseMetric, noise: Noise, control: Control) -> Theta:
         """Return theta after a step under a metric of the user's, Gamma included."""
         eps, tau = control.step_size, control.temperature
-        K, Gamma = inverse_metric(theta), divergence(inverse_metric, theta)
+        K = inverse_metric(theta)
+        Gamma = divergence(inverse_metric, theta) if self.divergence is None else self.divergence(theta)
         if K.ndim == 2:
             moved = preconditioned_move(theta, g, K, noise, control)
         else:
