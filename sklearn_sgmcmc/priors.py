@@ -1,73 +1,153 @@
-"""Priors of the network's weights and biases, on the scale of standardised inputs."""
+"""Priors of the network's weights and biases, on the scale of standardised inputs.
+
+A prior is a record of hyperparameters that knows no network. Placed on a network's layout it becomes a density: -log p over the
+flat parameters (C, P) and its gradient, whose constants are tensors made once, outside the loop.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import torch
 
+from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
+from sklearn_sgmcmc.network import Layout
+
+Scale: TypeAlias = Coefficient | tuple[float, ...] | list[float]
+"""One number, one per chain as a float64 tensor (C, 1), or one per layer of connections, the output layer last."""
+
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+SCALE_RULE = "a number between 1e-6 and 1e6, or one such number per layer"
+
+
+class Constant:
+    """A float64 tensor that broadcasts against theta (C, P), with one copy per dtype and device; a 0-d one is a plain float."""
+
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value if value.ndim else float(value)
+        self._copies: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
+
+    def like(self, theta: Theta) -> Coefficient:
+        """Return the constant in the dtype and on the device of ``theta``."""
+        if not isinstance(self.value, torch.Tensor):
+            return self.value
+        key = (theta.dtype, theta.device)
+        if key not in self._copies:
+            self._copies[key] = self.value.to(device=theta.device, dtype=theta.dtype)
+        return self._copies[key]
+
+
+class Density:
+    """A prior placed on a network: -log p over its parameters.
+
+    initial_scale : standard deviation that random initial weights do not exceed, one number or (P,).
+    """
+
+    def __init__(self, scale: torch.Tensor) -> None:
+        self.initial_scale = scale.amax(0) if scale.ndim else scale
+
+    def grad(self, theta: Theta) -> Theta:
+        """Return the gradient of -log p, shape (C, P)."""
+        raise NotImplementedError
+
+    def value(self, theta: Theta) -> PerChain:
+        """Return -log p in nats, summed in float64, shape (C,)."""
+        raise NotImplementedError
 
 
 @dataclass(eq=False)
 class Prior(Parameters):
     """Base of all priors."""
 
-    @property
-    def initial_scale(self) -> float:
-        """Largest standard deviation of a random initial weight."""
-        raise NotImplementedError
-
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
 
-    def grad(self, theta: Theta) -> Theta:
-        """Return the gradient of -log prior, shape (C, P)."""
+    def place(self, layout: Layout) -> Density:
+        """Return the density over the parameters of a network; raise ValueError if a field does not fit its layers."""
         raise NotImplementedError
 
-    def value(self, theta: Theta) -> PerChain:
-        """Return -log prior in nats, summed in float64, shape (C,)."""
-        raise NotImplementedError
+    def per_parameter(self, name: str, layout: Layout) -> torch.Tensor:
+        """Return a field in float64 as it broadcasts against (C, P): 0-d, (C, 1), or (1, P) where it has one value per layer."""
+        value = getattr(self, name)
+        if not isinstance(value, tuple | list):
+            return torch.as_tensor(value, dtype=torch.float64)
+        if len(value) != layout.n_layers:
+            raise ValueError(
+                f"{type(self).__name__}.{name}={value!r} has {len(value)} values, and the network has {layout.n_layers} layers of "
+                f"connections: give one per layer, len(hidden_layer_sizes) + 1 = {layout.n_layers} values, or one number for all."
+            )
+        return torch.tensor(value, dtype=torch.float64)[layout.layer].unsqueeze(0)
 
 
 @dataclass(eq=False)
-class Normal(Prior):
+class ScalePrior(Prior):
+    """Base of the priors of independent parameters that differ in scale alone."""
+
+    scale: Scale = 1.0
+    fan_in: bool = field(default=False, kw_only=True)
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        self.check_field("scale", SCALE_RULE, every(lambda scale: (scale >= 1e-6) & (scale <= 1e6)))
+        check_flag(f"{type(self).__name__}.fan_in", self.fan_in)
+
+    def placed_scale(self, layout: Layout) -> torch.Tensor:
+        """Return the scale of each parameter as it broadcasts against (C, P)."""
+        scale = self.per_parameter("scale", layout)
+        return scale * torch.where(layout.is_weight, layout.n_in.rsqrt(), 1.0).unsqueeze(0) if self.fan_in else scale
+
+
+@dataclass(eq=False)
+class Normal(ScalePrior):
     """Independent N(0, scale^2) on every weight and bias.
 
     Parameters
     ----------
-    scale : float between 1e-6 and 1e6, default 1
-        Standard deviation, in units of a weight between standardised quantities; a float or one value per chain (C, 1).
+    scale : float between 1e-6 and 1e6 or tuple of such floats, default 1
+        Standard deviation, in units of a weight between standardised quantities; a tuple has one value per layer of connections,
+        len(hidden_layer_sizes) + 1 in all; a (C, 1) tensor has one per chain.
+    fan_in : bool, default False
+        Whether the scale of connection weights is divided by sqrt(n_in), n_in the inputs of their layer (Neal 1996, section 2.1):
+        then the outputs keep their prior scale however wide the network is. Biases keep ``scale``.
     """
 
-    scale: Coefficient = 1.0
+    def place(self, layout: Layout) -> Density:
+        """Return the density over the parameters of a network."""
+        return NormalDensity(self.placed_scale(layout))
 
-    @property
-    def initial_scale(self) -> float:
-        """Return the (largest) scale."""
-        return float(torch.as_tensor(self.scale).max())
 
-    def check(self) -> None:
-        """Raise ValueError if a field lies outside its domain."""
-        self.check_field("scale", "a number between 1e-6 and 1e6", lambda scale: (scale >= 1e-6) & (scale <= 1e6))
+class NormalDensity(Density):
+    """Independent N(0, s^2)."""
+
+    def __init__(self, scale: torch.Tensor) -> None:
+        super().__init__(scale)
+        self._precision = Constant(1.0 / (scale * scale))
+        self._log_norm = Constant(scale.log() + HALF_LOG_2PI)
 
     def grad(self, theta: Theta) -> Theta:
-        """Return theta / scale^2."""
-        return theta * _as(1.0 / (self.scale * self.scale), theta)
+        """Return theta / s^2."""
+        return theta * self._precision.like(theta)
 
     def value(self, theta: Theta) -> PerChain:
-        """Return sum theta^2 / (2 scale^2) + P log(scale sqrt(2 pi))."""
-        scale = torch.as_tensor(self.scale, dtype=torch.float64, device=theta.device)
-        standardised = theta.double() / scale
-        constant = scale.log() + 0.5 * math.log(2.0 * math.pi)
-        return (0.5 * standardised.square() + constant).sum(1)
+        """Return sum theta^2 / (2 s^2) + log(s sqrt(2 pi))."""
+        theta = theta.double()
+        return (0.5 * theta.square() * self._precision.like(theta) + self._log_norm.like(theta)).sum(1)
 
 
 PRIORS: dict[str, type[Prior]] = {"normal": Normal}
 
 
-def _as(coefficient: Coefficient, theta: Theta) -> Coefficient:
-    """Return a coefficient in the dtype of ``theta``."""
-    return coefficient.to(theta.dtype) if isinstance(coefficient, torch.Tensor) else coefficient
+def every(holds: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
+    """Return the rule that a value is a number, one per layer or one per chain, and that ``holds`` for each."""
+
+    def rule(value: Any) -> torch.Tensor:
+        values = torch.as_tensor(value, dtype=torch.float64)
+        n_axes = values.ndim if isinstance(value, torch.Tensor) else int(isinstance(value, tuple | list))
+        return holds(values) & (values.ndim == n_axes)
+
+    return rule
