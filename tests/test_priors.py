@@ -1,17 +1,20 @@
 """Priors: densities, gradients and what they do to a fit."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 import torch
 from scipy.integrate import quad
-from scipy.stats import t
+from scipy.optimize import brentq
+from scipy.stats import multivariate_normal, norm, t
 
+from sklearn_sgmcmc import BayesianMLPRegressor
 from sklearn_sgmcmc.likelihoods import HomoscedasticNoise
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.priors import Laplace, Normal, StudentT
+from sklearn_sgmcmc.priors import Laplace, Normal, SpikeSlab, StudentT
+from sklearn_sgmcmc.sampling import sample
 
 NETWORK = MLP((3, 4, 2), "tanh")
 """3 x 4 + 4 parameters in layer 0 and 4 x 2 + 2 in layer 1."""
@@ -31,8 +34,10 @@ PLACED = [
         for name, scale in SCALES.items()
     ),
     pytest.param(StudentT(0.5, 1.0), id="Cauchy"),
+    pytest.param(SpikeSlab(), id="SpikeSlab"),
+    pytest.param(SpikeSlab((2.0, 0.5), (0.5, 0.02), (0.1, 0.9)), id="SpikeSlab layers"),
 ]
-NORMALISED = [Normal(0.7), Laplace(0.7), Laplace(0.7, fan_in=True), StudentT(0.7), StudentT(0.7, 1.0)]
+NORMALISED = [Normal(0.7), Laplace(0.7), Laplace(0.7, fan_in=True), StudentT(0.7), StudentT(0.7, 1.0), SpikeSlab(0.7, 0.01, 0.2)]
 
 
 def random_theta(n_chains=3, n_params=NETWORK.n_params, dtype=torch.float64):
@@ -50,7 +55,7 @@ def test_gradient_equals_autograd_of_the_value(prior):
     theta = random_theta().requires_grad_()
     density = prior.place(NETWORK.layout())
     (reference,) = torch.autograd.grad(density.value(theta).sum(), theta)
-    torch.testing.assert_close(density.grad(theta.detach()), reference, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(density.grad(theta.detach()), reference, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("prior", [case for case in PLACED if "chains" not in str(case.id)])
@@ -113,3 +118,116 @@ def test_initial_weights_do_not_exceed_the_prior_scale_of_their_layer(kind):
     assert (last[..., :-1] == 0.5).all()  # 1 / sqrt(4), tanh
     assert (first[:, -1] == 0).all()
     assert (last[..., -1] == 0).all()
+
+
+# --- spike and slab ----------------------------------------------------------------------------------------------------------
+
+
+def slab_share(w, slab, spike, share):
+    """Return P(slab | w) by Bayes' rule."""
+    parts = share * norm.pdf(w, scale=slab), (1 - share) * norm.pdf(w, scale=spike)
+    return parts[0] / sum(parts)
+
+
+@pytest.mark.parametrize(("slab", "spike", "share"), [(1.0, 0.05, 0.5), (0.1, 1e-3, 1e-3), (2.0, 1.5, 0.4), (1.0, 1e-4, 0.9)])
+def test_threshold_is_where_slab_and_spike_are_equally_probable(slab, spike, share):
+    threshold = SpikeSlab(slab, spike, share).place(MLP((1, 1), "tanh").layout()).threshold
+    root = brentq(lambda w: slab_share(w, slab, spike, share) - 0.5, 0.0, 8 * spike, xtol=1e-15)
+    assert threshold[0, 0] == pytest.approx(root, rel=1e-9)
+    assert threshold[0, 1] == 0  # the bias
+
+
+@pytest.mark.parametrize("share", [0.7, 0.99])
+def test_threshold_is_zero_where_the_slab_is_more_probable_even_at_zero(share):
+    """(1 - lambda) s1 <= lambda s0: 0.3 * 1 < 0.7 * 0.5."""
+    assert slab_share(0.0, 1.0, 0.5, share) > 0.5
+    assert (SpikeSlab(1.0, 0.5, share).place(NETWORK.layout()).threshold == 0).all()
+
+
+def test_spike_and_slab_has_its_own_numbers_in_each_layer():
+    theta = random_theta() * 0.1
+    both = SpikeSlab((2.0, 0.5), (0.1, 0.02), (0.1, 0.9)).place(NETWORK.layout()).grad(theta)
+    for layer, numbers in enumerate([(2.0, 0.1, 0.1), (0.5, 0.02, 0.9)]):
+        alone = SpikeSlab(*numbers).place(NETWORK.layout()).grad(theta)
+        assert torch.equal(NETWORK.layers(both)[layer], NETWORK.layers(alone)[layer])
+
+
+def test_biases_have_the_slab_alone():
+    theta = random_theta()
+    is_bias = ~NETWORK.layout().is_weight
+    normal, mixture = (prior.place(NETWORK.layout()).grad(theta) for prior in (Normal(0.7), SpikeSlab(0.7, 0.01)))
+    torch.testing.assert_close(mixture[:, is_bias], normal[:, is_bias], rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("spike", [0.05, 1e-3, 1e-5])
+def test_float32_gradient_is_accurate_through_the_transition(spike):
+    """The log-odds d stay below 3 log(1 / spike) < 35 up to twice the threshold: rounding moves them by 3 u d, u = 6e-8."""
+    density = SpikeSlab(1.0, spike).place(MLP((1, 1), "tanh").layout())
+    w = torch.zeros(401, 2)
+    w[:, 0] = torch.linspace(0.0, 2 * float(density.threshold[0, 0]), 401)
+    torch.testing.assert_close(density.grad(w).double(), density.grad(w.double()), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(("factor", "limit"), [(1.0, 5.0), (0.9, None)])
+def test_sampled_spike_and_slab_has_the_moments_of_the_mixture(factor, limit):
+    """Chains start at the exact law and must stay there, |z| < 5 (p = 6e-7); with a gradient 10 % too weak they must not.
+
+    BAOAB's own relative error at eps = s0^2 / 20 is at most of order (eps / s0^2)^2 = 0.0025, under half a standard error.
+    """
+    slab, spike, share, n = 1.0, 0.2, 0.4, 2**11
+    density = SpikeSlab(slab, spike, share).place(MLP((63, 1), "tanh").layout())
+    generator = torch.Generator().manual_seed(0)
+    in_slab = torch.rand(n, 64, generator=generator) < share
+    in_slab[:, 63] = True  # the bias
+    start = torch.randn(n, 64, generator=generator, dtype=torch.float64) * torch.where(in_slab, slab, spike)
+    draws = sample(
+        density.value,
+        start,
+        gradient=lambda w: factor * density.grad(w),
+        sampler="baoab",
+        step_size=spike**2 / 20,
+        n_steps=300,
+        n_draws=1,
+    )
+    w = draws[0, :, :63].flatten().numpy()
+
+    def mean(f):
+        mixture = lambda w: f(w) * (share * norm.pdf(w, scale=slab) + (1 - share) * norm.pdf(w, scale=spike))  # noqa: E731
+        return 2 * integral(mixture)
+
+    threshold = float(density.threshold[0, 0])
+    inside = share * (1 - 2 * norm.cdf(-threshold / slab)) + (1 - share) * (1 - 2 * norm.cdf(-threshold / spike))
+    variance, fourth = mean(np.square), mean(lambda w: w**4)
+    z_variance = (np.mean(w**2) - variance) / np.sqrt((fourth - variance**2) / w.size)
+    z_inside = (np.mean(np.abs(w) < threshold) - inside) / np.sqrt(inside * (1 - inside) / w.size)
+    worst = max(abs(z_variance), abs(z_inside))
+    assert worst < limit if limit else worst > 10
+
+
+def exact_slab_probabilities(Z, y, noise, slab, spike, share):
+    """Return P(weight j in the slab | data) of a linear model without unknown noise: the sum over all 2^p settings."""
+    n_rows, n_inputs = Z.shape
+    design = np.column_stack([Z, np.ones(n_rows)])
+    total, inside = 0.0, np.zeros(n_inputs)
+    for setting in product([False, True], repeat=n_inputs):
+        in_slab = np.array(setting)
+        scales = np.append(np.where(in_slab, slab, spike), slab)  # the bias has the slab
+        covariance = noise**2 * np.eye(n_rows) + (design * scales**2) @ design.T
+        evidence = np.exp(multivariate_normal.logpdf(y, cov=covariance)) * np.where(in_slab, share, 1 - share).prod()
+        total += evidence
+        inside += evidence * in_slab
+    return inside / total
+
+
+def test_slab_probabilities_of_a_linear_model_equal_the_sum_over_all_settings():
+    """The mean of P(slab | w) over 256 independent chains: |z| < 5 for each of 4 weights, two of which have no effect."""
+    rng = np.random.RandomState(3)
+    X, slab, spike, share, noise = rng.randn(30, 4), 1.0, 0.1, 0.4, 0.5
+    y = 0.5 * X[:, 0] + 0.3 * X[:, 1] + noise * rng.randn(30)
+    model = BayesianMLPRegressor((), prior=SpikeSlab(slab, spike, share), sampler="baoab", noise=noise, standardize=False)
+    model.set_params(normalize_y=False, learning_rate=0.01, max_iter=2000, n_draws=40, n_chains=256, random_state=0).fit(X, y)
+    of_chain = slab_share(model.draws_[..., :4].astype(np.float64), slab, spike, share).mean(axis=0)
+    exact = exact_slab_probabilities(X, y, noise, slab, spike, share)
+    assert exact.min() < 0.1 < 0.9 < exact.max()
+    z = (of_chain.mean(axis=0) - exact) / (of_chain.std(axis=0, ddof=1) / 256**0.5)
+    assert (np.abs(z) < 5).all(), z
