@@ -44,6 +44,13 @@ class Posterior:
         share = share.to(batch.weight.dtype) if isinstance(share, torch.Tensor) else share
         return MinibatchPotential(self, batch._replace(weight=batch.weight * share))
 
+    def threshold(self) -> torch.Tensor | None:
+        """Return the (P,) absolute values below which a parameter belongs to the prior's spike; None if it has no spike."""
+        of_network = self.density.threshold
+        if of_network is None:
+            return None
+        return torch.cat([of_network[0], torch.zeros(self.likelihood.n_params, dtype=torch.float64)])
+
     def initial_scale(self) -> torch.Tensor:
         """Return the (P,) standard deviations of random initial parameters; the likelihood's start at 0."""
         network = self.network.initial_scale(self.density.initial_scale)

@@ -75,6 +75,11 @@ class Prior(Parameters):
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
 
+    @property
+    def phases(self) -> tuple[tuple[float, Prior], ...]:
+        """The prior of each part of a run, with the share of the steps at which it begins."""
+        return ((0.0, self),)
+
     def place(self, layout: Layout) -> Density:
         """Return the density over the parameters of a network; raise ValueError if a field does not fit its layers."""
         raise NotImplementedError
@@ -315,11 +320,53 @@ class SpikeSlabDensity(Density):
         return (slab - softplus(-self._slab_log_odds(theta))).sum(1)
 
 
+@dataclass(eq=False)
+class PriorSwitch(Prior):
+    """One prior for the first steps of a run, another from there on: a dense network is found first and made sparse then.
+
+    Source: Kim, Song & Liang 2020, section 4: 100 epochs with a normal prior, then 150 with a spike and slab.
+
+    Parameters
+    ----------
+    before : Prior, default Normal()
+        Prior of the first steps.
+    after : Prior, default SpikeSlab()
+        Prior of the others, that of all kept draws.
+    at : float in [0, 1), default 0.4
+        Share of all steps that run with ``before``: the change must come before the first kept draw. Momenta are drawn anew there.
+    """
+
+    before: Prior = field(default_factory=Normal)
+    after: Prior = field(default_factory=SpikeSlab)
+    at: float = 0.4
+
+    def check(self) -> None:
+        """Raise ValueError if a field lies outside its domain."""
+        self.check_field("at", "a share of the steps in [0, 1)", lambda at: 0 <= at < 1)
+        for name in ("before", "after"):
+            prior = getattr(self, name)
+            if not isinstance(prior, Prior) or isinstance(prior, PriorSwitch):
+                raise ValueError(
+                    f"PriorSwitch.{name}={prior!r} must be a prior that does not itself change: give an object such as Normal()."
+                )
+            prior.check()
+
+    @property
+    def phases(self) -> tuple[tuple[float, Prior], ...]:
+        """The prior of each part of a run, with the share of the steps at which it begins."""
+        return (0.0, self.before), (self.at, self.after)
+
+    def place(self, layout: Layout) -> Density:
+        """Return the density of ``after``: the one that kept draws have."""
+        return self.after.place(layout)
+
+
 PRIORS: dict[str, type[Prior]] = {
     "normal": Normal,
     "laplace": Laplace,
     "student_t": StudentT,
     "spike_slab": SpikeSlab,
+    "prior_switch": PriorSwitch,
 }
 
 
