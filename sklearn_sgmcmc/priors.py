@@ -22,6 +22,8 @@ Scale: TypeAlias = Coefficient | tuple[float, ...] | list[float]
 """One number, one per chain as a float64 tensor (C, 1), or one per layer of connections, the output layer last."""
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+LARGEST_LOG_ODDS = 80.0
+"""Beyond, exp would leave float32, and torch's exp takes ten times as long; exp(-80) is nothing even times 1 / s0^2 <= 1e12."""
 SCALE_RULE = "a number between 1e-6 and 1e6, or one such number per layer"
 
 
@@ -310,7 +312,8 @@ class SpikeSlabDensity(Density):
 
     def grad(self, theta: Theta) -> Theta:
         """Return theta [r / s1^2 + (1 - r) / s0^2], r = P(slab | theta)."""
-        spike = 1.0 / (1.0 + torch.exp(self._slab_log_odds(theta)))  # 1 - r to full relative accuracy: 1 / s0^2 is large
+        odds = torch.exp(self._slab_log_odds(theta).clamp(max=LARGEST_LOG_ODDS))
+        spike = 1.0 / (1.0 + odds)  # 1 - r to full relative accuracy: 1 / s0^2 is large
         return theta * ((1.0 - spike) * self._slab_precision.like(theta) + spike * self._spike_precision.like(theta))
 
     def value(self, theta: Theta) -> PerChain:
