@@ -327,7 +327,7 @@ class SpikeSlabDensity(Density):
 class PriorSwitch(Prior):
     """One prior for the first steps of a run, another from there on: a dense network is found first and made sparse then.
 
-    Source: Kim, Song & Liang 2020, section 4: 100 epochs with a normal prior, then 150 with a spike and slab.
+    Source: Kim, Song & Liang 2020, the sparse MNIST experiment: 100 epochs with a normal prior, then 150 with a spike and slab.
 
     Parameters
     ----------
