@@ -76,6 +76,20 @@ class Tape(NamedTuple):
     pre_activations: list[torch.Tensor]
 
 
+class Layout(NamedTuple):
+    """What each of a network's parameters is, in the order of theta: tensors of shape (n_params,), and the number of layers.
+
+    layer : int64, the number of the parameter's layer, from 0; the output layer is the last.
+    is_weight : bool, False for a bias.
+    n_in : float64, the number of inputs of its layer, without the constant unit.
+    """
+
+    layer: torch.Tensor
+    is_weight: torch.Tensor
+    n_in: torch.Tensor
+    n_layers: int
+
+
 @dataclass(frozen=True)
 class MLP:
     """A multilayer perceptron with ``widths`` = (n_inputs, *hidden, n_outputs) and one activation between its layers."""
@@ -139,17 +153,26 @@ class MLP:
             yield tape.inputs[layer - 1].transpose(1, 2), delta
             transposed = blocks[layer - 1].transpose(1, 2)
 
-    def initial_scale(self, prior_scale: float) -> torch.Tensor:
-        """Return the (n_params,) standard deviations of random initial weights; biases start at 0."""
-        gain = ACTIVATIONS[self.activation].gain
-        scales = []
-        for shape, n_in in zip(self._shapes, self.widths, strict=False):
-            block = torch.full(shape, min(gain / n_in**0.5, prior_scale), dtype=torch.float64)
-            scales.append(block)
-        for block in scales[:-1]:
-            block[-1] = 0.0
-        scales[-1][:, -1] = 0.0
-        return torch.cat([block.flatten() for block in scales])
+    def layout(self) -> Layout:
+        """Return what each parameter is: made anew at every call, so that a stored network stays small."""
+        sizes = [rows * columns for rows, columns in self._shapes]
+        masks = [torch.ones(shape, dtype=torch.bool) for shape in self._shapes]
+        for mask in masks[:-1]:
+            mask[-1] = False
+        masks[-1][:, -1] = False
+        repeats = torch.tensor(sizes)
+        return Layout(
+            layer=torch.arange(len(sizes)).repeat_interleave(repeats),
+            is_weight=torch.cat([mask.flatten() for mask in masks]),
+            n_in=torch.tensor(self.widths[:-1], dtype=torch.float64).repeat_interleave(repeats),
+            n_layers=len(sizes),
+        )
+
+    def initial_scale(self, prior_scale: torch.Tensor) -> torch.Tensor:
+        """Return the (n_params,) standard deviations of random initial weights, at most ``prior_scale``; biases start at 0."""
+        layout = self.layout()
+        scale = torch.minimum(ACTIVATIONS[self.activation].gain / layout.n_in.sqrt(), prior_scale)
+        return torch.where(layout.is_weight, scale, 0.0)
 
     def widen_outputs(self, theta: Theta, biases: torch.Tensor) -> Theta:
         """Return parameters of the same network with more outputs: zero weights and ``biases`` (C, n_new) for the new ones."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -11,7 +12,7 @@ from sklearn_sgmcmc._typing import Coefficient, Outputs, PerChain, Theta
 from sklearn_sgmcmc.batches import Batch, RowSource
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP, Tape
-from sklearn_sgmcmc.priors import Prior
+from sklearn_sgmcmc.priors import Density, Prior
 
 NONE_LEFT: Iterator[Batch] = iter(())
 
@@ -35,15 +36,27 @@ class Posterior:
         """P."""
         return self.network.n_params + self.likelihood.n_params
 
+    @cached_property
+    def density(self) -> Density:
+        """The prior placed on the network's parameters."""
+        return self.prior.place(self.network.layout())
+
     def bind(self, batch: Batch, following: Iterator[Batch] = NONE_LEFT) -> MinibatchPotential:
         """Return the potential seen through a minibatch of n of the R rows: here alone stands R/n (N/n at unit weights)."""
         share = self.n_rows / batch.weight.shape[1]
         share = share.to(batch.weight.dtype) if isinstance(share, torch.Tensor) else share
         return MinibatchPotential(self, batch._replace(weight=batch.weight * share), following)
 
+    def threshold(self) -> torch.Tensor | None:
+        """Return the (P,) absolute values below which a parameter belongs to the prior's spike; None if it has no spike."""
+        of_network = self.density.threshold
+        if of_network is None:
+            return None
+        return torch.cat([of_network[0], torch.zeros(self.likelihood.n_params, dtype=torch.float64)])
+
     def initial_scale(self) -> torch.Tensor:
         """Return the (P,) standard deviations of random initial parameters; the likelihood's start at 0."""
-        network = self.network.initial_scale(self.prior.initial_scale)
+        network = self.network.initial_scale(self.density.initial_scale)
         return torch.cat([network, torch.zeros(self.likelihood.n_params, dtype=torch.float64)])
 
     def split(self, theta: Theta) -> tuple[Theta, Theta]:
@@ -53,7 +66,7 @@ class Posterior:
     def prior_value(self, theta: Theta) -> PerChain:
         """Return -log prior of all parameters, shape (C,), float64."""
         weights, extra = self.split(theta)
-        return self.prior.value(weights) + self.likelihood.prior_value(extra)
+        return self.density.value(weights) + self.likelihood.prior_value(extra)
 
     def full_value(self, theta: Theta, source: RowSource, rows_per_chunk: int = 4096) -> PerChain:
         """Return U over all rows of ``source``, shape (C,), float64, in chunks of rows."""
@@ -108,9 +121,9 @@ class MinibatchPotential:
         d_outputs, d_extra = posterior.likelihood.gradient(outputs, extra, batch.target, batch.weight)
         blocks = posterior.network.pullback(tape, d_outputs)
         if posterior.likelihood.n_params == 0:
-            return torch.cat(blocks, dim=1) + posterior.prior.grad(weights)
+            return torch.cat(blocks, dim=1) + posterior.density.grad(weights)
         return torch.cat([*blocks, d_extra], dim=1) + torch.cat(
-            [posterior.prior.grad(weights), posterior.likelihood.prior_grad(extra)], dim=1
+            [posterior.density.grad(weights), posterior.likelihood.prior_grad(extra)], dim=1
         )
 
     def fisher(self, theta: Theta) -> Theta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,10 +27,12 @@ class Ensemble:
     """A network evaluated at M stored draws.
 
     draws : (M, P) float32, in (draw, chain) order.
+    threshold : (P,) float32, absolute values below which a parameter counts as 0; None keeps all.
     """
 
     network: MLP
     draws: NDArray[np.float32]
+    threshold: NDArray[np.float32] | None = None
 
     def chunks(self, x: NDArray[np.floating]) -> Iterator[tuple[Outputs, Theta]]:
         """Yield the outputs (D, K, n) and likelihood parameters (D, E) of successive groups of draws for rows ``x`` (n, d)."""
@@ -38,9 +40,15 @@ class Ensemble:
         widest = max(self.network.widths)
         n_together = max(1, CHUNK_ELEMENTS // (widest * max(1, len(rows))))
         for start in range(0, len(self.draws), n_together):
-            theta = torch.from_numpy(self.draws[start : start + n_together]).to(rows.dtype)
+            theta = self._kept(torch.from_numpy(self.draws[start : start + n_together])).to(rows.dtype)
             outputs, _ = self.network.forward(theta, rows.expand(len(theta), *rows.shape))
             yield outputs, theta[:, self.network.n_params :]
+
+    def _kept(self, theta: Theta) -> Theta:
+        """Return draws with the parameters below their threshold set to 0."""
+        if self.threshold is None:
+            return theta
+        return torch.where(theta.abs() >= torch.from_numpy(self.threshold), theta, 0.0)
 
     @torch.no_grad()
     def moments(self, x: NDArray[np.floating], statistic: Statistic) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -76,7 +84,7 @@ class Ensemble:
 
     def subset(self, chosen: NDArray[np.int64]) -> Ensemble:
         """Return the ensemble of some of the draws."""
-        return Ensemble(self.network, self.draws[chosen])
+        return replace(self, draws=self.draws[chosen])
 
 
 def row_chunks(n_rows: int) -> Iterator[slice]:

@@ -9,7 +9,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
-from sklearn_sgmcmc.priors import Normal
+from sklearn_sgmcmc.priors import Normal, PriorSwitch, SpikeSlab, StudentT
 from sklearn_sgmcmc.samplers import MSGLD, SGHMC, SGLD
 from sklearn_sgmcmc.schedules import Cyclical
 
@@ -26,6 +26,8 @@ BAD = [
     ("activation", None),
     ("schedule", "linear"),
     ("prior", "uniform"),
+    ("prior", None),
+    ("prior", Normal),
     ("hidden_layer_sizes", (0,)),
     ("hidden_layer_sizes", (-3, 4)),
     ("hidden_layer_sizes", (2.5,)),
@@ -210,8 +212,11 @@ def test_no_bias_is_accepted_by_every_sampler(sampler, bias_factor):
     [
         ({"sampler": MSGLD(bias_factor=2.0), "bias_factor": 3.0}, "bias_factor=3.0 and sampler.bias_factor=2.0"),
         ({"prior": Normal(scale=2.0), "prior_scale": 3.0}, "prior_scale=3.0 and prior.scale=2.0"),
+        ({"prior": Normal(scale=(2.0, 3.0)), "prior_scale": 3.0}, r"prior_scale=3.0 and prior.scale=\(2.0, 3.0\) differ"),
+        ({"prior": SpikeSlab(scale=2.0), "prior_scale": 3.0}, "prior_scale=3.0 and prior.scale=2.0"),
         ({"sampler": "sgd", "temperature": 1.0}, "temperature=1.0 means nothing to SGD"),
         ({"sampler": SGHMC(friction=2.0)}, "SGHMC.friction=2.0 must be"),
+        ({"prior": StudentT(df=-1.0)}, "StudentT.df=-1.0 must be"),
         ({"schedule": Cyclical(n_cycles=0)}, "Cyclical.n_cycles=0"),
     ],
 )
@@ -222,8 +227,10 @@ def test_one_quantity_has_one_owner(params, message):
 
 def test_fit_never_writes_into_a_parameter():
     sampler = MSGLD(bias_factor=0.5)
-    model = BayesianMLPClassifier(sampler=sampler, prior=Normal(), **FAST).fit(X, LABEL)
+    model = BayesianMLPClassifier(sampler=sampler, prior=(prior := PriorSwitch()), **FAST).fit(X, LABEL)
     assert model.sampler is sampler
+    assert model.prior is prior
+    assert prior.get_params()["after"].get_params() == SpikeSlab().get_params()
     assert sampler.get_params() == {"bias_factor": 0.5, "smoothing": 0.9, "variant": "printed"}
 
 

@@ -8,15 +8,18 @@ from sklearn_sgmcmc.batches import Batch
 from sklearn_sgmcmc.likelihoods import Categorical, FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
 from sklearn_sgmcmc.network import ACTIVATIONS, MLP, with_constant
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.priors import Normal
+from sklearn_sgmcmc.priors import Laplace, Normal, SpikeSlab, StudentT
 
 LIKELIHOODS = [Categorical(3), Categorical(1), FixedNoise((0.5, 2.0)), HomoscedasticNoise(2), HeteroscedasticNoise(2)]
 
 
-def potential(activation, likelihood, hidden, n_chains=3, n_rows=7, dtype=torch.float64):
+PRIORS = [Normal((0.3, 2.0), fan_in=True), Laplace((0.3, 2.0)), StudentT(0.7, fan_in=True), SpikeSlab((1.0, 2.0), 0.3)]
+
+
+def potential(activation, likelihood, hidden, n_chains=3, n_rows=7, dtype=torch.float64, prior=None):
     generator = torch.Generator().manual_seed(0)
     network = MLP((4, *hidden, likelihood.n_outputs), activation)
-    posterior = Posterior(network, likelihood, Normal(1.3), 20.0, 20.0)
+    posterior = Posterior(network, likelihood, prior or Normal(1.3), 20.0, 20.0)
     x = torch.randn(n_chains, n_rows, 4, generator=generator, dtype=dtype)
     if isinstance(likelihood, Categorical):
         labels = torch.randint(likelihood.n_classes, (n_chains, n_rows), generator=generator)
@@ -34,6 +37,14 @@ def potential(activation, likelihood, hidden, n_chains=3, n_rows=7, dtype=torch.
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_gradient_equals_autograd(activation, likelihood, hidden, n_chains):
     bound, theta = potential(activation, likelihood, hidden, n_chains)
+    reference = bound.autograd(theta)
+    assert (bound.grad(theta) - reference).abs().max() <= 1e-10 * (1 + reference.abs().max())
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: f"{type(x).__name__}{x.n_outputs}")
+def test_gradient_equals_autograd_with_every_prior(likelihood, prior):
+    bound, theta = potential("tanh", likelihood, (5,), prior=prior)
     reference = bound.autograd(theta)
     assert (bound.grad(theta) - reference).abs().max() <= 1e-10 * (1 + reference.abs().max())
 

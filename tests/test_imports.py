@@ -21,7 +21,7 @@ RANKS = [
 ]
 """A module may import those of lower ranks and its own package."""
 
-SAME_RANK = {("batches", "network"), ("likelihoods", "network"), ("chains", "engine")}
+SAME_RANK = {("batches", "network"), ("likelihoods", "network"), ("priors", "network"), ("chains", "engine")}
 """The exceptions: who may import a module of its own rank."""
 
 EXTERNAL = {

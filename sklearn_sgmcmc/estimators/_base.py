@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
@@ -119,7 +121,9 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         source = rows.source(self._x_scaling, scaled_target, settings.dtype, settings.device)
         job = self._job(settings, rows, posterior, source)
         result = sample_chains(job, settings.n_jobs)
-        self._store(settings, rows, job, result, _alive(settings, posterior, job, result, rows.n_data))
+        alive = _alive(settings, posterior, job, result, rows.n_data)
+        self._store(settings, rows, job, result, alive)
+        _check_spike(settings, job, result.step_size[alive], rows.n_data)
         self._review(rows)
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
@@ -218,15 +222,37 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
                 ConvergenceWarning,
                 stacklevel=4,
             )
+        self._threshold, self._prune = _threshold(cast(Posterior, job.stages[-1].posterior))
         self.effective_temperature_ = _effective_temperature(settings, job.stages[-1].timeline)
         self.n_steps_ = n_steps
         self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, n_steps)
 
+    @property
+    def keep_mask_(self) -> NDArray[np.bool_]:
+        """Which parameters of each draw are kept, shaped like ``draws_``: those that the prior's spike does not claim."""
+        return np.asarray(np.abs(self.draws_) >= self._spike_threshold("keep_mask_"))
+
+    @property
+    def sparsity_(self) -> float:
+        """Share of connection weights that are kept, biases not counted, averaged over draws; in [0, 1]."""
+        columns = np.flatnonzero(self._network.layout().is_weight.numpy())
+        return float(np.mean(np.abs(self.draws_[..., columns]) >= self._spike_threshold("sparsity_")[columns]))
+
+    def _spike_threshold(self, name: str) -> NDArray[np.float32]:
+        """Return the prior's thresholds; raise AttributeError if there are none."""
+        threshold: NDArray[np.float32] | None = self.__dict__.get("_threshold")
+        if threshold is None:
+            raise AttributeError(
+                f"{name} is there only after a fit with a prior that has a spike: use prior='spike_slab' or 'prior_switch'."
+            )
+        return threshold
+
     # --- predictions ---------------------------------------------------------------------------------------------------------
 
     def _ensemble(self) -> Ensemble:
-        """Return the network at all stored draws, in (draw, chain) order."""
-        return Ensemble(self._network, self.draws_.reshape(-1, self.draws_.shape[2]))
+        """Return the network at all stored draws, in (draw, chain) order, pruned if the prior says so."""
+        draws = self.draws_.reshape(-1, self.draws_.shape[2])
+        return Ensemble(self._network, draws, self._threshold if self._prune else None)
 
     def _inputs(self, X: Matrix) -> Any:
         """Check the inputs of a prediction."""
@@ -293,26 +319,48 @@ def _check_needs(settings: Settings, rows: TrainingRows) -> None:
 def _stages(
     settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float, *, full_batch: bool
 ) -> tuple[Stage, ...]:
-    """Return the stages of a run: a heteroscedastic head is preceded by a homoscedastic one for half of the burn-in."""
+    """Return the stages of a run: a new one begins where the prior changes and, after half of the burn-in, with a noise head."""
+    warm_up = int(np.argmax(timeline.collect)) // 2 if isinstance(posterior.likelihood, HeteroscedasticNoise) else 0
+    priors = _prior_steps(settings, timeline)
     owned = settings.learning_rate_given or settings.sampler.stability_limit is None
-    caution = None if owned else CLOSE if posterior.likelihood.stiff or full_batch else NOISY
-    stage = partial(
-        Stage,
-        sampler=settings.sampler,
-        step_size=step_size,
-        temperature=settings.temperature,
-        caution=caution,
-    )
-    warm_up = int(np.argmax(timeline.collect)) // 2
-    if not isinstance(posterior.likelihood, HeteroscedasticNoise) or warm_up == 0:
-        return (stage(timeline=timeline, posterior=posterior),)
-    homoscedastic = HomoscedasticNoise(posterior.likelihood.n_targets)
-    widths = (*posterior.network.widths[:-1], homoscedastic.n_outputs)
-    first = Posterior(MLP(widths, settings.activation), homoscedastic, posterior.prior, posterior.n_rows, posterior.n_data)
-    return (
-        stage(timeline=timeline[:warm_up], posterior=first),
-        stage(timeline=timeline[warm_up:], posterior=posterior, carry=partial(_to_heteroscedastic, first)),
-    )
+    stages: list[Stage] = []
+    for start, stop in pairwise([*sorted({0, warm_up, *priors}), len(timeline)]):
+        target = replace(posterior, prior=priors[max(step for step in priors if step <= start)])
+        target = _homoscedastic(target) if start < warm_up else target
+        part = timeline[start:stop]
+        stage = Stage(
+            sampler=settings.sampler,
+            timeline=part,
+            posterior=target,
+            step_size=step_size if owned else min(step_size, _spike_limit(target, part, settings.temperature)),
+            temperature=settings.temperature,
+            caution=None if owned else CLOSE if target.likelihood.stiff or full_batch else NOISY,
+        )
+        if start == warm_up > 0:
+            stage = replace(stage, carry=partial(_to_heteroscedastic, cast(Posterior, stages[-1].posterior)))
+        stages.append(stage)
+    return tuple(stages)
+
+
+def _prior_steps(settings: Settings, timeline: Timeline) -> dict[int, Prior]:
+    """Return each prior of the run by the step at which it begins."""
+    n_steps, first_draw = len(timeline), int(np.argmax(timeline.collect))
+    priors = {int(share * n_steps): prior for share, prior in settings.prior.phases}
+    last = max(priors)
+    if last > first_draw:
+        raise ValueError(
+            f"prior.at={settings.prior.phases[-1][0]!r} changes the prior after step {last} of {n_steps}, and the first draw is "
+            f"kept after step {first_draw + 1}: the change must come before it. "
+            f"Use at<={math.floor(100 * first_draw / n_steps) / 100} or a larger burn_in."
+        )
+    return priors
+
+
+def _homoscedastic(posterior: Posterior) -> Posterior:
+    """Return the posterior with one learned noise level per target in place of each noise output."""
+    likelihood = HomoscedasticNoise(cast(HeteroscedasticNoise, posterior.likelihood).n_targets)
+    network = replace(posterior.network, widths=(*posterior.network.widths[:-1], likelihood.n_outputs))
+    return replace(posterior, network=network, likelihood=likelihood)
 
 
 def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
@@ -320,6 +368,39 @@ def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
     weights, extra = first.split(theta)
     sd = cast(Gaussian, first.likelihood).noise_sd(extra, extra)[..., 0]
     return first.network.widen_outputs(weights, HeteroscedasticNoise.raw_from_sd(sd))
+
+
+def _spike_limit(posterior: Posterior, timeline: Timeline, temperature: float) -> float:
+    """Return the largest step size, before the schedule's multiplier, that samples the prior's spike rightly; inf without one.
+
+    At every step eps / s0^2 <= 1 (the spike's curvature) and sqrt(2 eps tau) <= s0 (the noise of one step stays within it).
+    """
+    strain = timeline.step_size * np.maximum(1.0, 2.0 * temperature * timeline.temperature)
+    return posterior.density.narrowest_spike**2 / float(strain.max())
+
+
+def _check_spike(settings: Settings, job: ChainJob, step_size: torch.Tensor, n_data: float) -> None:
+    """Warn if the steps of the last stage are too long for the prior's spike; ``step_size`` is that of each chain."""
+    stage = job.stages[-1]
+    density = cast(Posterior, stage.posterior).density
+    limit = _spike_limit(cast(Posterior, stage.posterior), stage.timeline, settings.temperature)
+    excess = float(step_size.max()) / limit
+    if settings.sampler.stability_limit is None or excess <= 1.0 + 1e-9:
+        return
+    spike = density.narrowest_spike
+    warnings.warn(
+        f"learning_rate={settings.learning_rate} is too large for the prior's spike of scale {spike:.3g}: its steps leave the "
+        f"spike, so that too few weights are found in it. Use learning_rate<={0.995 * limit * settings.unit(n_data):.3g}, or "
+        f"spike_scale>={1.005 * spike * math.sqrt(excess):.3g}.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
+def _threshold(posterior: Posterior) -> tuple[NDArray[np.float32] | None, bool]:
+    """Return the absolute values below which parameters belong to the prior's spike, (P,), and whether predictions prune them."""
+    threshold = posterior.threshold()
+    return None if threshold is None else threshold.float().numpy(), posterior.density.prune
 
 
 def _finite(values: NDArray[Any]) -> NDArray[Any]:
@@ -341,13 +422,16 @@ def cast_finite(values: NDArray[Any], dtype: Any) -> NDArray[np.floating]:
 def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult, n_data: float) -> torch.Tensor:
     """Return which chains did not diverge; warn of those that did, and raise ValueError if all did.
 
-    At stationarity the mean of U exceeds its minimum by about tau P / 2, and the minimum is below U(0) and U(start).
+    At stationarity the mean of U exceeds its minimum by about tau P / 2, and the minimum is below U(0) and U(start). A prior with a
+    spike is far higher at weights of ordinary size than at 0: that difference is allowed as well.
     """
     curve = result.potential_curve
     half = curve[len(curve) // 2 :].nan_to_num(torch.inf, torch.inf, torch.inf).mean(dim=0)
     zero = torch.zeros(1, posterior.n_params, dtype=job.dtype, device=job.device)
     with one_thread(), torch.no_grad():
         allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
+        ordinary = posterior.initial_scale().to(zero)[None]
+        allowed = allowed + (posterior.prior_value(ordinary) - posterior.prior_value(zero)).clamp_min(0.0)
     hot = half > allowed + HOT * max(settings.temperature, 1.0) * posterior.n_params
     dead = hot | (result.diverged_at >= 0)
     n_dead = int(dead.sum())

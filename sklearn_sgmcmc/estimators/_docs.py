@@ -39,9 +39,11 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         Rows per step. "auto" takes all rows if at most 1,000 of at most 20,000 are distinct (2,500 of 50,000 for regression), and
         64 otherwise.
     prior : str or Prior, default "normal"
-        Prior of weights and biases.
+        Prior of weights and biases: "normal", "laplace", "student_t", "spike_slab" (most weights near 0; those in the spike are
+        pruned from predictions) or "prior_switch" (normal, then spike and slab). An object may have scales per layer or by fan-in,
+        and its fields can be searched as ``prior__scale``.
     prior_scale : float > 0 or None, default None
-        Its standard deviation; None is the prior's own (1).
+        Scale of a prior given by name (the standard deviation of a normal one or of a slab); None is its own (1).
     standardize : bool, default True
         Whether inputs are centred and divided by their training standard deviation.
     n_jobs : int or None, default None
@@ -62,6 +64,10 @@ draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
         -log posterior in nats along the run, estimated on the current minibatch.
     learning_rate_ : float, or ndarray of shape (n_chains,)
         Learning rate of the kept draws before the schedule's multiplier; one per chain where chains had to cut their steps.
+    keep_mask_ : ndarray of bool, shaped like ``draws_``
+        Which parameters of each draw the prior's spike does not claim; only after a fit with a prior that has a spike.
+    sparsity_ : float in [0, 1]
+        Share of connection weights kept, averaged over draws; only there as well.
     effective_temperature_ : float or None
         Temperature that the sampler targets as the step size goes to zero; None where there is no such number.
     n_iter_ : int

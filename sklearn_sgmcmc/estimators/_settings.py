@@ -110,11 +110,11 @@ def resolve(estimator: Any) -> Settings:
 def _object(name: str, value: Any, base: type[P], registry: Mapping[str, type[P]]) -> P:
     """Return a named object, or a copy of the one given."""
     if isinstance(value, base):
-        for field, content in value.get_params(deep=False).items():
+        for field, content in value.get_params().items():
             if isinstance(content, torch.Tensor) and field != "skew":
                 raise ValueError(
-                    f"{name}.{field} is a tensor with one value per chain: an estimator's chains share one value. Give a number, "
-                    "or search over numbers."
+                    f"{name}.{field.replace('__', '.')} is a tensor with one value per chain: an estimator's chains share one "
+                    "value. Give a number, or search over numbers."
                 )
         return dataclasses.replace(value)  # type: ignore[type-var]  # every Parameters class is a dataclass
     if not isinstance(value, str) or value not in registry:
@@ -183,7 +183,15 @@ def _prior(value: Any, scale: Any) -> Prior:
     prior = _object("prior", value, Prior, PRIORS)
     if scale is not None:
         scale = check_real("prior_scale", scale, rule="a number > 0 or None", fix="None is the prior's own, 1.0", open_low=True)
-        own = getattr(prior, "scale", None)
+        if not hasattr(prior, "scale"):
+            parts = " and ".join(
+                f"{name}={part!r}" for name, part in prior.get_params(deep=False).items() if isinstance(part, Prior)
+            )
+            raise ValueError(
+                f"prior_scale={scale} and prior={value!r}: the scales belong to its parts, {parts}. "
+                "Leave prior_scale=None and set (or search) prior__before__scale and prior__after__scale."
+            )
+        own = prior.scale
         if not isinstance(value, str) and own != scale:
             raise ValueError(
                 f"prior_scale={scale} and prior.scale={own} differ: one quantity has one owner. "

@@ -1,0 +1,499 @@
+"""Priors: densities, gradients and what they do to a fit."""
+
+import pickle
+import re
+import warnings
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import softmax
+from scipy.stats import multivariate_normal, norm, t
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+
+from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc.estimators import _base
+from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise, HomoscedasticNoise
+from sklearn_sgmcmc.network import MLP
+from sklearn_sgmcmc.posterior import Posterior
+from sklearn_sgmcmc.priors import PRIORS, Laplace, Normal, PriorSwitch, SpikeSlab, StudentT
+from sklearn_sgmcmc.sampling import sample
+
+NETWORK = MLP((3, 4, 2), "tanh")
+"""3 x 4 + 4 parameters in layer 0 and 4 x 2 + 2 in layer 1."""
+
+SCALES = {
+    "float": {"scale": 0.7},
+    "layers": {"scale": (0.3, 2.0)},
+    "fan-in": {"scale": 0.7, "fan_in": True},
+    "layers and fan-in": {"scale": (0.3, 2.0), "fan_in": True},
+    "chains": {"scale": torch.tensor([[0.3], [2.0], [1.0]], dtype=torch.float64)},
+    "chains and fan-in": {"scale": torch.tensor([[0.3], [2.0], [1.0]], dtype=torch.float64), "fan_in": True},
+}
+PLACED = [
+    *(
+        pytest.param(kind(**scale), id=f"{kind.__name__} {name}")
+        for kind in (Normal, Laplace, StudentT)
+        for name, scale in SCALES.items()
+    ),
+    pytest.param(StudentT(0.5, 1.0), id="Cauchy"),
+    pytest.param(SpikeSlab(), id="SpikeSlab"),
+    pytest.param(SpikeSlab((2.0, 0.5), (0.5, 0.02), (0.1, 0.9)), id="SpikeSlab layers"),
+]
+NORMALISED = [Normal(0.7), Laplace(0.7), Laplace(0.7, fan_in=True), StudentT(0.7), StudentT(0.7, 1.0), SpikeSlab(0.7, 0.01, 0.2)]
+
+
+def random_theta(n_chains=3, n_params=NETWORK.n_params, dtype=torch.float64):
+    return torch.randn(n_chains, n_params, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+
+
+def integral(density):
+    """Return the integral from 0 to infinity, in pieces that resolve a spike and a heavy tail."""
+    edges = [0.0, *np.geomspace(1e-3, 1e3, 25), np.inf]
+    return sum(quad(density, low, high, epsabs=1e-13)[0] for low, high in pairwise(edges))
+
+
+@pytest.mark.parametrize("prior", PLACED)
+def test_gradient_equals_autograd_of_the_value(prior):
+    theta = random_theta().requires_grad_()
+    density = prior.place(NETWORK.layout())
+    (reference,) = torch.autograd.grad(density.value(theta).sum(), theta)
+    torch.testing.assert_close(density.grad(theta.detach()), reference, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("prior", [case for case in PLACED if "chains" not in str(case.id)])
+def test_bits_of_a_chain_do_not_depend_on_its_company(prior):
+    density = prior.place(NETWORK.layout())
+    for dtype in (torch.float32, torch.float64):
+        theta = random_theta(n_chains=9, dtype=dtype)
+        for part in (slice(0, 1), slice(0, 4), slice(4, 9)):
+            assert torch.equal(density.grad(theta[part]), density.grad(theta)[part])
+            assert torch.equal(density.value(theta[part]), density.value(theta)[part])
+
+
+@pytest.mark.parametrize("prior", PLACED)
+def test_gradient_keeps_the_dtype_and_the_value_is_float64(prior):
+    density = prior.place(NETWORK.layout())
+    theta = random_theta(dtype=torch.float32)
+    assert density.grad(theta).dtype == torch.float32
+    assert density.value(theta).dtype == torch.float64
+
+
+@pytest.mark.parametrize("prior", NORMALISED)
+def test_value_is_minus_the_log_of_a_normalised_density(prior):
+    """The density is a product: its integral is that over a weight, times that over a bias, over the density at 0 of both."""
+    density = prior.place(MLP((1, 1), "tanh").layout())
+
+    def at(weight, bias):
+        return float(torch.exp(-density.value(torch.tensor([[weight, bias]], dtype=torch.float64))))
+
+    of_weight, of_bias = (2 * integral(f) for f in (lambda w: at(w, 0.0), lambda b: at(0.0, b)))
+    assert of_weight * of_bias / at(0.0, 0.0) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", [Normal, Laplace, StudentT])
+def test_scale_has_one_value_per_layer_and_fan_in_shrinks_connection_weights_alone(kind):
+    """In units of its scale every parameter has the same law: -log p(scale z) = -log p_1(z) + sum log scale."""
+    scale = torch.empty(1, NETWORK.n_params, dtype=torch.float64)
+    first, last = NETWORK.layers(scale)
+    first.fill_(0.3)
+    last.fill_(2.0)
+    z = random_theta()
+    standard = kind().place(NETWORK.layout()).value(z) + scale.log().sum()
+    torch.testing.assert_close(kind(scale=(0.3, 2.0)).place(NETWORK.layout()).value(scale * z), standard)
+    first[:, :-1] /= 3**0.5  # (n_in + 1, n_out), bias last
+    last[..., :-1] /= 4**0.5  # (n_out, n_in + 1), bias last
+    standard = kind().place(NETWORK.layout()).value(z) + scale.log().sum()
+    torch.testing.assert_close(kind(scale=(0.3, 2.0), fan_in=True).place(NETWORK.layout()).value(scale * z), standard)
+
+
+def test_student_t_equals_scipy():
+    density = StudentT(0.7, 3.0).place(NETWORK.layout())
+    theta = random_theta()
+    np.testing.assert_allclose(density.value(theta).numpy(), -t.logpdf(theta.numpy(), 3.0, scale=0.7).sum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [Normal, Laplace, StudentT])
+def test_initial_weights_do_not_exceed_the_prior_scale_of_their_layer(kind):
+    posterior = Posterior(NETWORK, HomoscedasticNoise(2), kind(scale=(1e-3, 2.0)), 10.0, 10.0)
+    first, last = NETWORK.layers(posterior.initial_scale()[None, : NETWORK.n_params])
+    assert (first[:, :-1] == 1e-3).all()
+    assert (last[..., :-1] == 0.5).all()  # 1 / sqrt(4), tanh
+    assert (first[:, -1] == 0).all()
+    assert (last[..., -1] == 0).all()
+
+
+# --- spike and slab ----------------------------------------------------------------------------------------------------------
+
+
+def slab_share(w, slab, spike, share):
+    """Return P(slab | w) by Bayes' rule."""
+    parts = share * norm.pdf(w, scale=slab), (1 - share) * norm.pdf(w, scale=spike)
+    return parts[0] / sum(parts)
+
+
+@pytest.mark.parametrize(("slab", "spike", "share"), [(1.0, 0.05, 0.5), (0.1, 1e-3, 1e-3), (2.0, 1.5, 0.4), (1.0, 1e-4, 0.9)])
+def test_threshold_is_where_slab_and_spike_are_equally_probable(slab, spike, share):
+    threshold = SpikeSlab(slab, spike, share).place(MLP((1, 1), "tanh").layout()).threshold
+    root = brentq(lambda w: slab_share(w, slab, spike, share) - 0.5, 0.0, 8 * spike, xtol=1e-15)
+    assert threshold[0, 0] == pytest.approx(root, rel=1e-9)
+    assert threshold[0, 1] == 0  # the bias
+
+
+@pytest.mark.parametrize("share", [0.7, 0.99])
+def test_threshold_is_zero_where_the_slab_is_more_probable_even_at_zero(share):
+    """(1 - lambda) s1 <= lambda s0: 0.3 * 1 < 0.7 * 0.5."""
+    assert slab_share(0.0, 1.0, 0.5, share) > 0.5
+    assert (SpikeSlab(1.0, 0.5, share).place(NETWORK.layout()).threshold == 0).all()
+
+
+def test_spike_and_slab_has_its_own_numbers_in_each_layer():
+    theta = random_theta() * 0.1
+    both = SpikeSlab((2.0, 0.5), (0.1, 0.02), (0.1, 0.9)).place(NETWORK.layout()).grad(theta)
+    for layer, numbers in enumerate([(2.0, 0.1, 0.1), (0.5, 0.02, 0.9)]):
+        alone = SpikeSlab(*numbers).place(NETWORK.layout()).grad(theta)
+        assert torch.equal(NETWORK.layers(both)[layer], NETWORK.layers(alone)[layer])
+
+
+def test_biases_have_the_slab_alone():
+    theta = random_theta()
+    is_bias = ~NETWORK.layout().is_weight
+    normal, mixture = (prior.place(NETWORK.layout()).grad(theta) for prior in (Normal(0.7), SpikeSlab(0.7, 0.01)))
+    torch.testing.assert_close(mixture[:, is_bias], normal[:, is_bias], rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("spike", [0.05, 1e-3, 1e-5])
+def test_float32_gradient_is_accurate_through_the_transition(spike):
+    """The log-odds d stay below 3 log(1 / spike) < 35 up to twice the threshold: rounding moves them by 3 u d, u = 6e-8."""
+    density = SpikeSlab(1.0, spike).place(MLP((1, 1), "tanh").layout())
+    w = torch.zeros(401, 2)
+    w[:, 0] = torch.linspace(0.0, 2 * float(density.threshold[0, 0]), 401)
+    torch.testing.assert_close(density.grad(w).double(), density.grad(w.double()), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(("factor", "limit"), [(1.0, 5.0), (0.9, None)])
+def test_sampled_spike_and_slab_has_the_moments_of_the_mixture(factor, limit):
+    """Chains start at the exact law and must stay there, |z| < 5 (p = 6e-7); with a gradient 10 % too weak they must not.
+
+    BAOAB's own relative error at eps = s0^2 / 20 is at most of order (eps / s0^2)^2 = 0.0025, under half a standard error.
+    """
+    slab, spike, share, n = 1.0, 0.2, 0.4, 2**11
+    density = SpikeSlab(slab, spike, share).place(MLP((63, 1), "tanh").layout())
+    generator = torch.Generator().manual_seed(0)
+    in_slab = torch.rand(n, 64, generator=generator) < share
+    in_slab[:, 63] = True  # the bias
+    start = torch.randn(n, 64, generator=generator, dtype=torch.float64) * torch.where(in_slab, slab, spike)
+    draws = sample(
+        density.value,
+        start,
+        gradient=lambda w: factor * density.grad(w),
+        sampler="baoab",
+        step_size=spike**2 / 20,
+        n_steps=300,
+        n_draws=1,
+    )
+    w = draws[0, :, :63].flatten().numpy()
+
+    def mean(f):
+        mixture = lambda w: f(w) * (share * norm.pdf(w, scale=slab) + (1 - share) * norm.pdf(w, scale=spike))  # noqa: E731
+        return 2 * integral(mixture)
+
+    threshold = float(density.threshold[0, 0])
+    inside = share * (1 - 2 * norm.cdf(-threshold / slab)) + (1 - share) * (1 - 2 * norm.cdf(-threshold / spike))
+    variance, fourth = mean(np.square), mean(lambda w: w**4)
+    z_variance = (np.mean(w**2) - variance) / np.sqrt((fourth - variance**2) / w.size)
+    z_inside = (np.mean(np.abs(w) < threshold) - inside) / np.sqrt(inside * (1 - inside) / w.size)
+    worst = max(abs(z_variance), abs(z_inside))
+    assert worst < limit if limit else worst > 10
+
+
+def exact_slab_probabilities(Z, y, noise, slab, spike, share):
+    """Return P(weight j in the slab | data) of a linear model without unknown noise: the sum over all 2^p settings."""
+    n_rows, n_inputs = Z.shape
+    design = np.column_stack([Z, np.ones(n_rows)])
+    total, inside = 0.0, np.zeros(n_inputs)
+    for setting in product([False, True], repeat=n_inputs):
+        in_slab = np.array(setting)
+        scales = np.append(np.where(in_slab, slab, spike), slab)  # the bias has the slab
+        covariance = noise**2 * np.eye(n_rows) + (design * scales**2) @ design.T
+        evidence = np.exp(multivariate_normal.logpdf(y, cov=covariance)) * np.where(in_slab, share, 1 - share).prod()
+        total += evidence
+        inside += evidence * in_slab
+    return inside / total
+
+
+def test_slab_probabilities_of_a_linear_model_equal_the_sum_over_all_settings():
+    """The mean of P(slab | w) over 256 independent chains: |z| < 5 for each of 4 weights, two of which have no effect."""
+    rng = np.random.RandomState(3)
+    X, slab, spike, share, noise = rng.randn(30, 4), 1.0, 0.1, 0.4, 0.5
+    y = 0.5 * X[:, 0] + 0.3 * X[:, 1] + noise * rng.randn(30)
+    model = BayesianMLPRegressor((), prior=SpikeSlab(slab, spike, share), sampler="baoab", noise=noise, standardize=False)
+    model.set_params(normalize_y=False, learning_rate=0.01, max_iter=2000, n_draws=40, n_chains=256, random_state=0).fit(X, y)
+    of_chain = slab_share(model.draws_[..., :4].astype(np.float64), slab, spike, share).mean(axis=0)
+    exact = exact_slab_probabilities(X, y, noise, slab, spike, share)
+    assert exact.min() < 0.1 < 0.9 < exact.max()
+    z = (of_chain.mean(axis=0) - exact) / (of_chain.std(axis=0, ddof=1) / 256**0.5)
+    assert (np.abs(z) < 5).all(), z
+
+
+# --- in the estimators ---------------------------------------------------------------------------------------------------------
+
+RNG = np.random.RandomState(0)
+X = RNG.randn(60, 3)
+Y = X[:, 0] + 0.1 * RNG.randn(60)
+LABEL = (Y > 0).astype(int)
+FAST = {"hidden_layer_sizes": (4,), "activation": "tanh", "max_iter": 40, "n_draws": 5, "random_state": 0}
+ESTIMATORS = {BayesianMLPClassifier: LABEL, BayesianMLPRegressor: Y}
+both = pytest.mark.parametrize(("estimator", "y"), ESTIMATORS.items(), ids=lambda value: getattr(value, "__name__", ""))
+
+
+@both
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_every_prior_fits_by_name(estimator, y, dtype, prior):
+    weight = 1.0 + np.arange(60) % 2
+    model = estimator(prior=prior, dtype=dtype, **FAST).fit(X, y, sample_weight=weight)
+    normal = estimator(dtype=dtype, **FAST).fit(X, y, sample_weight=weight)
+    assert (model.draws_ != normal.draws_).any() == (prior != "normal")
+    assert np.isfinite(model.predict(X)).all()
+
+
+@both
+def test_pruned_predictions_are_those_of_the_masked_weights(estimator, y):
+    settings = FAST | {"standardize": False} | ({"normalize_y": False} if estimator is BayesianMLPRegressor else {})
+    model = estimator(prior=SpikeSlab(1.0, 0.2), **settings).fit(X, y)
+    theta = (model.draws_ * model.keep_mask_).reshape(20, -1).astype(np.float64)
+    assert 0 < model.sparsity_ < 1
+    n_outputs = 2 if estimator is BayesianMLPClassifier else 1
+    first, last = theta[:, :16].reshape(20, 4, 4), theta[:, 16 : 16 + 5 * n_outputs].reshape(20, n_outputs, 5)
+    hidden = np.tanh(X @ first[:, :3] + first[:, 3:])
+    outputs = hidden @ last[:, :, :4].transpose(0, 2, 1) + last[:, None, :, 4]
+    expected = softmax(outputs, axis=2) if estimator is BayesianMLPClassifier else outputs[..., 0]
+    np.testing.assert_allclose(model.sample_posterior(X), expected, rtol=1e-9, atol=1e-12)
+
+
+@both
+def test_without_pruning_draws_are_the_same_and_predictions_use_all_weights(estimator, y):
+    pruned, whole = (estimator(prior=SpikeSlab(1.0, 0.2, prune=prune), **FAST).fit(X, y) for prune in (True, False))
+    np.testing.assert_array_equal(pruned.draws_, whole.draws_)
+    np.testing.assert_array_equal(pruned.keep_mask_, whole.keep_mask_)
+    assert (pruned.sample_posterior(X) != whole.sample_posterior(X)).any()
+    whole.draws_ = whole.draws_ * whole.keep_mask_
+    np.testing.assert_array_equal(pruned.sample_posterior(X), whole.sample_posterior(X))
+
+
+@both
+def test_mask_keeps_biases_and_noise_levels_and_sparsity_counts_connection_weights_alone(estimator, y):
+    model = estimator(prior=SpikeSlab(1.0, 0.2), **FAST).fit(X, y)
+    n_outputs = 2 if estimator is BayesianMLPClassifier else 1
+    is_weight = np.zeros(model.draws_.shape[2], dtype=bool)
+    is_weight[:12] = True  # (3 + 1, 4), biases last
+    is_weight[16 : 16 + 5 * n_outputs] = np.arange(5 * n_outputs) % 5 < 4  # (n_outputs, 4 + 1), biases last
+    mask = model.keep_mask_
+    assert mask.shape == model.draws_.shape
+    assert mask.dtype == bool
+    assert mask[..., ~is_weight].all()
+    assert model.sparsity_ == mask[..., is_weight].mean()
+    weights = model.draws_[..., is_weight].astype(np.float64)
+    np.testing.assert_array_equal(mask[..., is_weight], slab_share(weights, 1.0, 0.2, 0.5) >= 0.5)
+
+
+def test_layers_have_their_own_thresholds_in_the_mask():
+    model = BayesianMLPRegressor(prior=SpikeSlab(1.0, (0.9999, 0.1), (0.9, 0.5)), **FAST).fit(X, Y)
+    assert model.keep_mask_[..., :12].all()  # layer 0 has the threshold 0
+    assert not model.keep_mask_[..., 16:20].all()
+
+
+def test_only_a_prior_with_a_spike_gives_mask_and_sparsity():
+    model = BayesianMLPRegressor(prior="spike_slab", **FAST)
+    assert not hasattr(model, "keep_mask_")
+    assert not hasattr(model, "sparsity_")
+    model.fit(X, Y)
+    assert hasattr(model, "keep_mask_")
+    assert hasattr(model, "sparsity_")
+    model.set_params(prior="laplace").fit(X, Y)
+    assert not hasattr(model, "keep_mask_")
+    with pytest.raises(
+        AttributeError, match=r"sparsity_ is there only after a fit with a prior that has a spike: use prior='spike"
+    ):
+        _ = model.sparsity_
+
+
+@both
+def test_pickle_holds_the_draws_once_and_no_tensors(estimator, y):
+    model = estimator(prior="prior_switch", **(FAST | {"hidden_layer_sizes": (500,), "n_draws": 20})).fit(X, y)
+    data = pickle.dumps(model)
+    assert len(data) <= model.draws_.nbytes * 1.05 + 50_000
+    assert b"torch" not in data
+    np.testing.assert_array_equal(pickle.loads(data).keep_mask_, model.keep_mask_)
+
+
+@both
+def test_fields_of_a_prior_can_be_searched(estimator, y):
+    grid = {"prior__scale": [0.5, 2.0], "prior__spike_scale": [0.1, 0.3]}
+    search = GridSearchCV(estimator(prior=SpikeSlab(), **FAST), grid, cv=2, error_score="raise").fit(X, y)
+    fits = [estimator(prior=SpikeSlab(), **FAST).set_params(**params).fit(X, y) for params in search.cv_results_["params"]]
+    assert len({model.draws_.tobytes() for model in fits}) == 4
+    np.testing.assert_array_equal(search.best_estimator_.draws_, fits[search.best_index_].draws_)
+
+
+def test_fields_of_a_switch_can_be_reached_cloned_and_printed():
+    model = BayesianMLPRegressor(prior=PriorSwitch(), **FAST)
+    copy = clone(model).set_params(prior__after__spike_scale=0.01, prior__before__scale=(1.0, 2.0), prior__at=0.2)
+    assert model.get_params()["prior__after__spike_scale"] == 0.05
+    assert copy.get_params()["prior__after__spike_scale"] == 0.01
+    assert "PriorSwitch(before=Normal(scale=(1.0, 2.0), fan_in=False), after=SpikeSlab(scale=1.0, spike_scale=0.01" in repr(
+        copy.prior
+    )
+    assert "prior=PriorSwitch(" in repr(copy)
+
+
+# --- the switch ----------------------------------------------------------------------------------------------------------------
+
+
+def stages_of(monkeypatch, model):
+    """Return the stages that a fit runs."""
+    jobs = []
+    original = _base.sample_chains
+    monkeypatch.setattr(_base, "sample_chains", lambda job, n_jobs: jobs.append(job) or original(job, n_jobs))
+    model.fit(X, ESTIMATORS[type(model)])
+    return jobs[0].stages
+
+
+def test_the_prior_changes_after_its_share_of_the_steps(monkeypatch):
+    prior = PriorSwitch(Normal(2.0), Laplace(), at=0.3)
+    stages = stages_of(monkeypatch, BayesianMLPClassifier(prior=prior, **FAST))
+    assert [len(stage.timeline) for stage in stages] == [12, 28]
+    assert [type(stage.posterior.prior) for stage in stages] == [Normal, Laplace]
+
+
+@pytest.mark.parametrize("at", [0.1, 0.275, 0.4])
+def test_the_switch_goes_with_the_warm_up_of_a_heteroscedastic_head(monkeypatch, at):
+    """The warm-up takes 11 steps, half of those before the first kept draw: the prior changes before, with or after its end."""
+    model = BayesianMLPRegressor(prior=PriorSwitch(Normal(), Laplace(), at), noise="heteroscedastic", **FAST)
+    stages = stages_of(monkeypatch, model)
+    ends = np.cumsum([len(stage.timeline) for stage in stages]).tolist()
+    warm_up, switch = 11, int(at * 40)
+    assert ends == [*sorted({warm_up, switch}), 40]
+    for start, stage in zip([0, *ends], stages, strict=False):
+        assert isinstance(stage.posterior.prior, Laplace if start >= switch else Normal)
+        assert isinstance(stage.posterior.likelihood, HeteroscedasticNoise if start >= warm_up else HomoscedasticNoise)
+    assert np.isfinite(model.predict(X)).all()
+
+
+@both
+def test_a_switch_between_equal_priors_changes_no_bit_of_a_sampler_without_momenta(estimator, y):
+    settings = FAST | {"sampler": "sgld", "learning_rate": 0.05}
+    switched = estimator(prior=PriorSwitch(Laplace(0.5), Laplace(0.5)), **settings).fit(X, y)
+    np.testing.assert_array_equal(switched.draws_, estimator(prior=Laplace(0.5), **settings).fit(X, y).draws_)
+
+
+@both
+@pytest.mark.parametrize("sampler", ["sghmc", "sgnht"])
+def test_a_switch_at_the_start_is_the_second_prior_alone_bit_for_bit(estimator, y, sampler):
+    switched = estimator(prior=PriorSwitch(Normal(3.0), SpikeSlab(), at=0.0), sampler=sampler, **FAST).fit(X, y)
+    alone = estimator(prior=SpikeSlab(), sampler=sampler, **FAST).fit(X, y)
+    np.testing.assert_array_equal(switched.draws_, alone.draws_)
+
+
+@both
+@pytest.mark.parametrize("sampler", ["sgd", "mala", "psgld"])
+def test_a_switch_works_with_every_kind_of_sampler(estimator, y, sampler):
+    assert 0 <= estimator(prior="prior_switch", sampler=sampler, **FAST).fit(X, y).sparsity_ <= 1
+
+
+# --- errors and warnings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        (Normal(0.0), r"Normal.scale=0.0 must be a number between 1e-6 and 1e6, or one such number per layer; 1.0 is the default"),
+        (Normal((1.0, -1.0)), r"Normal.scale=\(1.0, -1.0\) must be"),
+        (Normal("wide"), "Normal.scale='wide' must be"),
+        (Normal(((1.0, 2.0),)), r"Normal.scale=\(\(1.0, 2.0\),\) must be"),
+        (Normal(None), "Normal.scale=None must be"),
+        (Normal((1.0, 2.0, 3.0)), r"Normal.scale=\(1.0, 2.0, 3.0\) has 3 values, and the network has 2 layers.*= 2 values"),
+        (Normal(fan_in="yes"), "Normal.fan_in='yes' must be True or False"),
+        (Laplace(float("nan")), "Laplace.scale=nan must be"),
+        (StudentT(df=0.0), r"StudentT.df=0.0 must be a number in \[0.1, 1e6\]"),
+        (SpikeSlab(spike_scale=(0.1,)), r"SpikeSlab.spike_scale=\(0.1,\) has 1 values"),
+        (SpikeSlab(slab_probability=1.0), "SpikeSlab.slab_probability=1.0 must be a number strictly between 0 and 1"),
+        (SpikeSlab((1.0, 0.1), 0.2), r"SpikeSlab.spike_scale=0.2 must be less than scale=\(1.0, 0.1\) in every layer"),
+        (SpikeSlab(prune=1), "SpikeSlab.prune=1 must be True or False"),
+        (SpikeSlab(torch.ones(4, 1)), "prior.scale is a tensor"),
+        (PriorSwitch(at=1.0), r"PriorSwitch.at=1.0 must be a share of the steps in \[0, 1\); 0.4 is the default"),
+        (PriorSwitch(before="normal"), "PriorSwitch.before='normal' must be a prior that does not itself change: give an object"),
+        (PriorSwitch(after=PriorSwitch()), "PriorSwitch.after=PriorSwitch"),
+        (PriorSwitch(after=Laplace(-1.0)), "Laplace.scale=-1.0 must be"),
+        (PriorSwitch(Normal(torch.ones(4, 1))), "prior.before.scale is a tensor"),
+        (
+            PriorSwitch(at=0.9),
+            r"prior.at=0.9 changes the prior after step 36 of 40.*kept after step \d+.*Use at<=0.\d+ or a larger",
+        ),
+    ],
+    ids=lambda value: value.split("=")[0].split(" ")[0].replace("\\", "") if isinstance(value, str) else type(value).__name__,
+)
+@both
+def test_bad_priors_are_named_with_value_rule_and_fix(estimator, y, prior, message):
+    with pytest.raises(ValueError, match=message):
+        estimator(prior=prior, **FAST).fit(X, y)
+
+
+def test_the_share_named_for_a_late_switch_is_early_enough():
+    model = BayesianMLPRegressor(prior=PriorSwitch(at=0.9), **FAST)
+    with pytest.raises(ValueError, match="Use at<=") as error:
+        model.fit(X, Y)
+    model.set_params(prior__at=float(re.search(r"at<=([\d.]+)", str(error.value)).group(1))).fit(X, Y)
+
+
+@pytest.mark.parametrize("prior", ["prior_switch", PriorSwitch()])
+def test_prior_scale_does_not_say_which_part_of_a_switch_it_means(prior):
+    with pytest.raises(ValueError, match=r"prior_scale=0.5 and prior=.*before=Normal.* and after=SpikeSlab.*prior__before__scale"):
+        BayesianMLPClassifier(prior=prior, prior_scale=0.5, **FAST).fit(X, LABEL)
+
+
+@both
+@pytest.mark.parametrize("name", ["laplace", "student_t", "spike_slab"])
+def test_prior_scale_is_the_scale_of_a_named_prior(estimator, y, name):
+    by_name = estimator(prior=name, prior_scale=0.5, **FAST).fit(X, y)
+    np.testing.assert_array_equal(by_name.draws_, estimator(prior=PRIORS[name](scale=0.5), **FAST).fit(X, y).draws_)
+
+
+@both
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc", "sgd"])
+@pytest.mark.parametrize("schedule", ["constant", "cyclical"])
+def test_steps_too_long_for_the_spike_warn_with_numbers_that_are_admissible(estimator, y, sampler, schedule):
+    settings = FAST | {"sampler": sampler, "schedule": schedule, "learning_rate": 0.05}
+    settings |= {"noise": 0.5} if estimator is BayesianMLPRegressor else {}
+    model = estimator(prior=PriorSwitch(after=SpikeSlab(spike_scale=0.01)), **settings)
+    with pytest.warns(ConvergenceWarning, match=r"learning_rate=0.05 is too large for the prior's spike of scale 0.01") as record:
+        model.fit(X, y)
+    text = next(str(warning.message) for warning in record if "spike" in str(warning.message))
+    rate, width = (float(re.search(rf"{name}([\d.e-]+\d)", text).group(1)) for name in ("learning_rate<=", "spike_scale>="))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*spike")
+        clone(model).set_params(learning_rate=rate).fit(X, y)
+        clone(model).set_params(prior__after__spike_scale=width).fit(X, y)
+    for change in ({"learning_rate": 1.1 * rate}, {"prior__after__spike_scale": width / 1.1}):
+        with pytest.warns(ConvergenceWarning, match="spike"):
+            clone(model).set_params(**change).fit(X, y)
+
+
+@both
+@pytest.mark.filterwarnings("error:.*spike")
+def test_default_learning_rates_are_short_enough_for_the_spike(estimator, y):
+    model = estimator(prior=SpikeSlab(spike_scale=1e-3), **FAST).fit(X, y)
+    assert np.max(model.learning_rate_) <= 60 * 1e-6 / 2  # N s0^2 / (2 tau)
+
+
+def test_a_chain_that_keeps_all_weights_in_the_slab_has_not_diverged():
+    """Each costs log[(1 - lambda) s1 / (lambda s0)] = 28 nats more than at 0, beyond the 10 that a hot chain is allowed."""
+    prior = PriorSwitch(after=SpikeSlab(spike_scale=1e-5, slab_probability=1e-7))
+    model = BayesianMLPClassifier(prior=prior, **(FAST | {"hidden_layer_sizes": (50,)})).fit(X, LABEL)
+    assert model.sparsity_ > 0.9
