@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -440,7 +441,8 @@ class UncertaintyScorer(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         -------
         score : float; larger is better
         """
-        predict, X = reach(estimator, X, self.method)
+        model, X = unwrap(estimator, X, self.method)
+        predict = getattr(model, self.method)
         y = np.asarray(y)
         check_consistent_length(X, y)
         weight = _weights(sample_weight, len(y))
@@ -485,10 +487,10 @@ coverage_scorer = UncertaintyScorer(interval_coverage, "predict_interval", great
 """Regressors: the share of targets in their 90 % intervals. To report, not to choose by: 0.9 is best."""
 
 
-def reach(estimator: Any, X: Any, method: str) -> tuple[Callable[..., Any], Any]:
-    """Return a method of the estimator inside Pipelines and fitted searches, and X as that estimator sees it.
+def unwrap(estimator: Any, X: Any, name: str) -> tuple[Any, Any]:
+    """Return the estimator inside Pipelines and fitted searches that has a method or attribute, and X as that estimator sees it.
 
-    ``predict_interval`` is also reached through a TransformedTargetRegressor with a monotone transformation of each output: the
+    ``predict_interval`` is also found behind a TransformedTargetRegressor with a monotone transformation of each output: the
     bounds are transformed back. X of None stays None.
 
     Raises
@@ -498,34 +500,41 @@ def reach(estimator: Any, X: Any, method: str) -> tuple[Callable[..., Any], Any]
     """
     check_is_fitted(estimator)
     inner = estimator
-    while not hasattr(inner, method) and not isinstance(inner, TransformedTargetRegressor):
+    while not hasattr(inner, name):
         if isinstance(inner, Pipeline):
             X = X if X is None or len(inner) == 1 else inner[:-1].transform(X)
             inner = inner[-1]
         elif hasattr(inner, "best_estimator_"):
             inner = inner.best_estimator_
+        elif isinstance(inner, TransformedTargetRegressor) and name == "predict_interval":
+            model, X = unwrap(inner.regressor_, X, name)
+            return _IntervalsInY(model, inner.transformer_), X
+        elif isinstance(inner, TransformedTargetRegressor):
+            raise AttributeError(
+                f"estimator={estimator!r} transforms y, and {name} does not survive that: use intervals "
+                "(neg_interval_score_scorer), pass its regressor_ with transformed targets, or leave TransformedTargetRegressor "
+                "out: BayesianMLPRegressor standardises y by itself (normalize_y=True)."
+            )
         else:
             raise AttributeError(
-                f"estimator={estimator!r} has no method {method}, and the {type(inner).__name__} in it has none: give a "
+                f"estimator={estimator!r} has no {name}, and the {type(inner).__name__} in it has none: give a "
                 "BayesianMLPClassifier or BayesianMLPRegressor, alone, in a Pipeline or in a search, or choose another metric."
             )
-    if not isinstance(inner, TransformedTargetRegressor):
-        return getattr(inner, method), X
-    if method != "predict_interval":
-        raise AttributeError(
-            f"estimator={estimator!r} transforms y, and {method} does not survive that: use intervals (neg_interval_score_scorer), "
-            "or the regressor without TransformedTargetRegressor; it standardises y by itself (normalize_y=True)."
-        )
-    predict, X = reach(inner.regressor_, X, method)
-    return partial(_interval_in_y, predict, inner.transformer_), X
+    return inner, X
 
 
-def _interval_in_y(
-    predict: Callable[..., Any], transformer: Any, X: Any, **params: Any
-) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Return the bounds of an interval for transformed targets on the scale of the targets; a falling map swaps them."""
-    bounds = [np.asarray(transformer.inverse_transform(bound.reshape(len(bound), -1))) for bound in predict(X, **params)]
-    return np.minimum(*bounds), np.maximum(*bounds)
+@dataclass(frozen=True)
+class _IntervalsInY:
+    """The intervals of a model of transformed targets, on the scale of the targets."""
+
+    model: Any
+    transformer: Any
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return the bounds; a falling transformation swaps them."""
+        bounds = self.model.predict_interval(X, coverage)
+        lower, upper = (np.asarray(self.transformer.inverse_transform(bound.reshape(len(bound), -1))) for bound in bounds)
+        return np.minimum(lower, upper), np.maximum(lower, upper)
 
 
 def _take(X: Any, rows: slice) -> Any:
@@ -638,6 +647,6 @@ def _class_arguments(
     known = match.any(axis=1)
     if not known.all():
         raise ValueError(
-            f"y_true holds {truth[~known][0]!r}, which labels={classes.tolist()} lack: give the classifier's classes_."
+            f"y_true holds {truth[~known].tolist()[0]!r}, which labels={classes.tolist()} lack: give the classifier's classes_."
         )
     return proba, match.argmax(axis=1), _weights(sample_weight, len(truth))
