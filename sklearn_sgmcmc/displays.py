@@ -154,7 +154,7 @@ class ReliabilityDisplay(_Display):
         (self.line_,) = ax.plot(self.confidence, self.accuracy, **{"color": OKABE_ITO[0], "marker": "o", "label": label, **kwargs})
         low = float(np.floor(self.confidence.min() * self.n_bins) / self.n_bins)
         ax.set(xlabel="confidence in the predicted class", ylabel="accuracy", xlim=(low, 1), ylim=(0, 1.02))
-        ax.legend(loc="upper left")
+        ax.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
         return self
 
 

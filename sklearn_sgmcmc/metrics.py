@@ -46,7 +46,7 @@ Average: TypeAlias = "float | NDArray[np.float64]"
 def brier_loss(y_true: ArrayLike, y_proba: ArrayLike, *, labels: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     """Return the mean squared distance between probabilities and outcome, summed over all classes.
 
-    B = (1 / n) sum_n sum_k (p_nk - 1{y_n = k})^2. Source: Brier 1950, equation 2. For two classes it is twice the
+    B = (1 / n) sum_n sum_k (p_nk - 1{y_n = k})^2. Source: Brier 1950. For two classes it is twice the
     ``sklearn.metrics.brier_score_loss`` of one of them.
 
     Parameters
@@ -155,7 +155,7 @@ def mixture_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, samp
     """Return the mean negative log density of the targets under equal mixtures of Gaussians, in nats.
 
     L = -(1 / n) sum_n log (1 / M) sum_m prod_k N(y_nk; mean_mnk, std_mnk^2): outputs are independent given the component. It
-    equals minus the mean of a regressor's ``log_predictive_density``. Source: Gneiting & Raftery 2007, section 4.1.
+    equals minus the mean of a regressor's ``log_predictive_density``. Source: Gneiting & Raftery 2007, section 4.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def mixture_crps(
 
     CRPS(F, y) = integral (F(x) - 1{x >= y})^2 dx = (1 / M) sum_i A(y - mean_i, std_i^2)
     - (1 / 2 M^2) sum_ij A(mean_i - mean_j, std_i^2 + std_j^2), with A(m, v) = E|N(m, v)|. Exact; time grows with M^2, memory does
-    not. Source: Grimit et al. 2006, equation 5.
+    not. Source: Grimit et al. 2006.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def probability_integral_transform(y_true: ArrayLike, mean: ArrayLike, std: Arra
 def sharpness(std: ArrayLike, *, sample_weight: ArrayLike | None = None, multioutput: str = "uniform_average") -> Average:
     """Return the root mean square of predictive standard deviations: how narrow the forecasts are, whether right or wrong.
 
-    Of calibrated forecasts the sharpest is the best. Source: Gneiting et al. 2007; Kuleshov et al. 2018, equation 9.
+    Of calibrated forecasts the sharpest is the best. Source: Gneiting et al. 2007; Kuleshov et al. 2018.
 
     Parameters
     ----------
