@@ -25,7 +25,7 @@ SAME_RANK = {("batches", "network"), ("likelihoods", "network"), ("priors", "net
 """The exceptions: who may import a module of its own rank."""
 
 EXTERNAL = {
-    "sklearn": {"estimators", "model_selection", "metrics", "datasets"},
+    "sklearn": {"estimators", "model_selection", "metrics", "datasets", "displays"},
     "tqdm": {"engine"},
     "joblib": {"chains", "model_selection"},
     "arviz_stats": {"diagnostics"},

@@ -184,6 +184,26 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         values = self._draw_values(X, lambda outputs, extra: self._likelihood.mean(outputs), n_draws, random_state)
         return self._output(values * self._y_scaling.scale + self._y_scaling.mean, X)
 
+    def predict_mixture(self, X: Matrix) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return the predictive distribution itself: an equal mixture of one Gaussian per stored draw.
+
+        p(y | x) = (1 / M) sum_m N(y; mean_m(x), std_m(x)^2), the M stored draws in (draw, chain) order; outputs are independent
+        given the draw. Memory grows with draws times rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+
+        Returns
+        -------
+        mean, std : ndarrays of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs), in the units of y
+            Conditional mean and standard deviation of the noise at each draw.
+        """
+        X = self._inputs(X)
+        mean, sd = np.split(self._draw_values(X, self._mean_and_sd, None, None), 2, axis=2)
+        center, unit = self._y_scaling
+        return self._output(mean * unit + center, X), self._output(sd * unit, X)
+
     def sample_y(self, X: Matrix, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> NDArray[np.floating]:
         """Return samples from the predictive distribution, noise included.
 
