@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -154,8 +154,17 @@ class MinibatchPotential:
         repeats = max(F, 2)  # see network.bmm: for one chain automatic differentiation would take gemv where more take gemm
         many = MinibatchPotential(self.posterior, Batch(*(t.repeat(repeats, *(1,) * (t.ndim - 1)) for t in self.batch)))
         directions = vectors.expand(C, repeats, P) if F == 1 else vectors
-        with torch.enable_grad():
-            leaf = theta.detach().repeat(repeats, 1).requires_grad_()
-            gradient = torch.autograd.grad(many.value(leaf).sum(), leaf, create_graph=True)[0]
-            product = torch.autograd.grad((gradient * directions.transpose(0, 1).reshape(-1, P)).sum(), leaf)[0]
-        return product.view(repeats, C, P).transpose(0, 1)[:, :F]
+        product = _hessian_product(many.data_value, theta.repeat(repeats, 1), directions.transpose(0, 1).reshape(-1, P))
+        of_data = product.view(repeats, C, P).transpose(0, 1)[:, :F]
+        diagonal = _hessian_product(
+            self.posterior.prior_value, theta, torch.ones_like(theta)
+        )  # a prior's parameters are independent
+        return of_data + diagonal[:, None] * vectors
+
+
+def _hessian_product(value: Callable[[Theta], PerChain], theta: Theta, vector: Theta) -> Theta:
+    """Return the Hessian of a function (C, P) -> (C,) times a vector, (C, P), by automatic differentiation."""
+    with torch.enable_grad():
+        leaf = theta.detach().requires_grad_()
+        gradient = torch.autograd.grad(value(leaf).sum(), leaf, create_graph=True)[0]
+        return torch.autograd.grad((gradient * vector).sum(), leaf)[0]

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import torch
 
-from sklearn_sgmcmc.posterior import MinibatchPotential
+from sklearn_sgmcmc.posterior import NONE_LEFT, MinibatchPotential
 from sklearn_sgmcmc.samplers import MALA, SGNHT, SGRLD
 from sklearn_sgmcmc.samplers.riemannian import divergence
 
@@ -125,12 +125,12 @@ class SharedThermostat(SGNHT):
 # --- rung 7: right samplers of a wrong posterior
 
 
-def without_share(self, batch, following=iter(())):
+def without_share(self, batch, following=NONE_LEFT):
     """bind() that forgets N/n."""
     return MinibatchPotential(self, batch, following)
 
 
-def prior_once_per_batch(self, batch, following=iter(())):
+def prior_once_per_batch(self, batch, following=NONE_LEFT):
     """bind() that scales the prior as if it were data: n/N of it in every batch of n."""
     share = self.n_rows / batch.weight.shape[1]
     wider = replace(self.prior, scale=self.prior.scale / share**0.5)

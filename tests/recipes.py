@@ -1,6 +1,8 @@
-"""Continuous-time processes by the complete recipe of Ma, Chen & Fox 2015:  dz = [-(D + Q) grad H + tau Gamma] dt + N(0, 2 tau D dt),
+"""Continuous-time processes by the complete recipe of Ma, Chen & Fox 2015.
 
-Gamma_i = sum_j d(D + Q)_ij / dz_j, which leaves exp(-H / tau) invariant for any D >= 0 and skew Q. H contains U(theta), so that
+dz = [-(D + Q) grad H + tau Gamma] dt + N(0, 2 tau D dt),   Gamma_i = sum_j d(D + Q)_ij / dz_j,
+
+leaves exp(-H / tau) invariant for any D >= 0 and skew Q. H contains U(theta), so that
 theta has the law exp(-U / tau). A sampler is declared by H, D and Q alone; drift and Gamma are derived from them.
 """
 
@@ -17,7 +19,9 @@ SKEW = 0.6
 
 @dataclass(frozen=True)
 class Process:
-    """H, D and Q of z = the named state fields, one after another, ``size`` numbers in all; state fields are z times ``unit`` (a power of the time step).
+    """H, D and Q of z = the named state fields, one after another, ``size`` numbers in all.
+
+    State fields are z times ``unit`` (a power of the time step).
     ``tuned`` gives the sampler whose step of length dt approximates the process; ``step_size`` its eps.
     """
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 from laws import variance
+from mutants import prior_once_per_batch, without_share
 
 from sklearn_sgmcmc import BayesianMLPRegressor
+from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.samplers import MSGLD, SGHMC, SGLD
 
 NOISE = 1.0
@@ -18,11 +20,11 @@ def data(n_rows):
     return X, X @ [1.0, -0.5, 0.2] + NOISE * rng.randn(n_rows)
 
 
-def precision(X, y):
-    """Return the posterior precision and mean of (weights, bias) between standardised quantities, prior N(0, 1)."""
+def precision(X, y, prior_scale=1.0):
+    """Return the posterior precision and mean of (weights, bias) between standardised quantities, prior N(0, prior_scale^2)."""
     Z = np.column_stack([(X - X.mean(0)) / X.std(0), np.ones(len(X))])
     noise = NOISE / y.std()
-    H = Z.T @ Z / noise**2 + np.eye(4)
+    H = Z.T @ Z / noise**2 + np.eye(4) / prior_scale**2
     return H, np.linalg.solve(H, Z.T @ ((y - y.mean()) / y.std()) / noise**2)
 
 
@@ -89,3 +91,22 @@ def small_learning_rate(H, n_rows, batch_size, noise):
     s2_per_step = n_rows / batch_size / (2 * noise**2)  # eps s2 / 2 = learning_rate * this, at unit input variance
     h_per_step = np.linalg.eigvalsh(H).max() / n_rows
     return 0.03 / (s2_per_step + h_per_step / 4)
+
+
+def minibatch_sd_error():
+    """Return the largest relative error of the posterior sds of a minibatch fit under a prior as strong as the data."""
+    X, y = data(50)
+    H, _ = precision(X, y, prior_scale=0.15)
+    settings = {"learning_rate": 0.0015, "batch_size": 10, "max_iter": 1200, "n_draws": 40, "burn_in": 0.4, "prior_scale": 0.15}
+    found = moments(fit("sgld", X, y, 256, **settings))[1]
+    return np.abs(found / np.sqrt(np.diag(np.linalg.inv(H))) - 1).max()
+
+
+def test_minibatch_sd_equals_the_posterior_under_a_strong_prior():
+    assert minibatch_sd_error() < 0.03
+
+
+@pytest.mark.parametrize("bind", [without_share, prior_once_per_batch])
+def test_rung_7_rejects_the_posterior_mutant(bind, monkeypatch):
+    monkeypatch.setattr(Posterior, "bind", bind)
+    assert minibatch_sd_error() > 0.06

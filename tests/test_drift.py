@@ -88,7 +88,7 @@ def test_full_matrix_drift_turns_with_the_coordinates_and_the_diagonal_one_does_
 
 
 def test_full_matrix_is_refused_for_many_parameters():
-    with pytest.raises(ValueError, match="ASGLD.matrix='full' must be 'diagonal' for 300 parameters: 'full' is for at most 256"):
+    with pytest.raises(ValueError, match=r"ASGLD.matrix='full' must be 'diagonal' for 300 parameters: 'full' is for at most 256"):
         moved(ASGLD(matrix="full"), Quadratic(1.0), torch.zeros(2, 300, dtype=torch.float64))
 
 
@@ -111,9 +111,9 @@ def test_preconditioned_drift_is_scaled_as_a_whole():
 
 
 def test_preconditioner_is_checked():
-    with pytest.raises(ValueError, match="PSGLD.decay=2.0"):
+    with pytest.raises(ValueError, match=r"PSGLD\.decay=2.0"):
         ASGLD(preconditioner=PSGLD(decay=2.0)).check()
-    with pytest.raises(ValueError, match="ASGLD.preconditioner='psgld' must be a PSGLD object, or None"):
+    with pytest.raises(ValueError, match=r"ASGLD\.preconditioner='psgld' must be a PSGLD object, or None"):
         ASGLD(preconditioner="psgld").check()
 
 

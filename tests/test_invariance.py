@@ -1,8 +1,8 @@
-"""Rung 3: chains that start AT their exact law stay there, with the shipped engine and generators; noise that is not independent fails.
+"""Rung 3: chains that start AT their exact law stay there, with the shipped engine and generators.
 
-2^17 pairs of parameters, mostly as 64 chains of 2048 pairs on a block-diagonal Gaussian, run for as long as it takes to leave a wrong law:
-T = 1 / (1 - rho^2) steps, rho the spectral radius. Every statistic of the last state is a mean over independent pairs with a known
-standard error; |z| < 5 has p = 6e-7.
+2^17 pairs of parameters, mostly as 64 chains of 2048 pairs on a block-diagonal Gaussian, run for as long as it takes to leave a
+wrong law: T = 1 / (1 - rho^2) steps, rho the spectral radius. Every statistic of the last state is a mean over independent pairs
+with a known standard error; |z| < 5 has p = 6e-7. Noise that is not independent fails.
 """
 
 from itertools import repeat
@@ -78,7 +78,7 @@ def at_its_law(sampler, law, fields):
 def z_scores(name, noise_mutant=lambda noise: noise, factor=1.0):
     """Return the z-scores of the means, the three covariances of a pair, and the covariance between neighbouring chains."""
     row = AFFINE[name]
-    lam, eps, tau, s2, rng = random_settings(3)
+    _, eps, tau, s2, rng = random_settings(3)
     sampler = row.make(rng)
     if hasattr(sampler, "n_pairs"):
         sampler.n_pairs = None  # the free entries of all neighbours, of which every other one is held at 0

@@ -1,4 +1,4 @@
-"""Rung 1: noise 0 gives the drift and unit noise the diffusion that the complete recipe declares, on a potential that is no Gaussian."""
+"""Rung 1: noise 0 gives the drift and unit noise the diffusion that the complete recipe declares, on no Gaussian."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from sklearn_sgmcmc._typing import Control
 
 P, TAU = 2, 0.7
 SHORT = 1e-5
-"""Time step at which a sampler's increments are compared: its error is of first order in it, or in the square root of it at most."""
+"""Time step at which a sampler's increments are compared: its error is of first order in it, or in its square root at most."""
 CLOSE = 0.02
 
 

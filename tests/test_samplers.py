@@ -14,7 +14,6 @@ from sklearn_sgmcmc.noise import BlockNoise, noise_generators
 from sklearn_sgmcmc.samplers import (
     ASGLD,
     BAOAB,
-    MCLMC,
     MSGLD,
     MSGNHT,
     PSGLD,
@@ -23,15 +22,10 @@ from sklearn_sgmcmc.samplers import (
     SGHMC,
     SGLD,
     SGNHT,
-    SGRLD,
     AdadeltaSGLD,
     Adam,
     AdaMaxSGLD,
-    NonReversibleHessian,
     NonReversibleSGLD,
-    NonReversibleSPSA,
-    NonReversibleSPSA2,
-    Santa,
 )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -100,16 +101,18 @@ def plus(coefficient: Coefficient, tensor: torch.Tensor) -> torch.Tensor:
 
 def sqrt(coefficient: Coefficient) -> Coefficient:
     """Return the square root of a coefficient."""
-    if isinstance(coefficient, torch.Tensor):
-        return coefficient.sqrt()
-    return math.sqrt(coefficient)
+    return coefficient.sqrt() if isinstance(coefficient, torch.Tensor) else _by_torch(torch.sqrt, coefficient)
 
 
 def exp(coefficient: Coefficient) -> Coefficient:
     """Return the exponential of a coefficient."""
-    if isinstance(coefficient, torch.Tensor):
-        return coefficient.exp()
-    return math.exp(coefficient)
+    return coefficient.exp() if isinstance(coefficient, torch.Tensor) else _by_torch(torch.exp, coefficient)
+
+
+@lru_cache(maxsize=4096)
+def _by_torch(function: Callable[[torch.Tensor], torch.Tensor], value: float) -> float:
+    """Return torch's value of a function, which is not always the last bit of the math module's: a float must equal a tensor."""
+    return float(function(torch.tensor(value, dtype=torch.float64)))
 
 
 def ratio(numerator: Coefficient, denominator: Coefficient) -> Coefficient:

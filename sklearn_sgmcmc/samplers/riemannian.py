@@ -29,7 +29,8 @@ class SGRLD(Sampler):
 
     theta <- theta - eps K g + eps tau Gamma + sqrt(2 eps tau) K^(1/2) N(0, I),   K = G^-1,   Gamma_i = sum_j d K_ij / d theta_j.
 
-    A metric of the user's may depend on theta, and the law is exp(-U / tau) as eps -> 0. Without one, G = (F + l) / N per datum with F a moving average of the diagonal empirical Fisher information; there
+    A metric of the user's may depend on theta, and the law is exp(-U / tau) as eps -> 0. Without one, G = (F + l) / N per datum
+    with F a moving average of the diagonal empirical Fisher information; there
     Gamma is left out, which is right once F is frozen and biased while it adapts. On U = lambda theta^2 / 2 with constant K the
     variance is (2 tau + eps s2 K) / (lambda (2 - eps K lambda)).
 
@@ -41,8 +42,8 @@ class SGRLD(Sampler):
         theta (C, P) -> K, either its diagonal (C, P) or the matrix (C, P, P); each chain's own row decides. None is the inverse of
         the Fisher information, for estimators.
     divergence : callable or None, default None
-        theta (C, P) -> Gamma (C, P) of the user's metric. None takes it by automatic differentiation: P derivatives a step, P^2 for a
-        matrix.
+        theta (C, P) -> Gamma (C, P) of the user's metric. None takes it by automatic differentiation: P derivatives a step, P^2 for
+        a matrix.
     decay : float in [0, 1), default 0.99
         Memory of the average of F.
     regularizer : float > 0, default 1

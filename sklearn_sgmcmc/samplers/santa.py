@@ -99,8 +99,8 @@ class Santa(Sampler):
         if largest * math.sqrt(largest_step) >= 1:
             raise ValueError(
                 f"Santa.initial_friction={self.initial_friction!r} times sqrt(step_size) must be below 1, and the largest "
-                f"step_size of the run is {largest_step:.3g}: use a step_size below {largest**-2:.3g} (a learning_rate of N times that), "
-                "or initial_friction=None."
+                f"step_size of the run is {largest_step:.3g}: use a step_size below {largest**-2:.3g} (a learning_rate of N times "
+                "that), or initial_friction=None."
             )
 
     def effective_temperature(self, temperature: float) -> float | None:
