@@ -321,7 +321,7 @@ def test_data_frames_may_be_scored_in_chunks(monkeypatch):
     assert neg_crps_scorer(model, frame, pandas.Series(Y)) == pytest.approx(whole, rel=1e-12)
 
 
-@pytest.mark.parametrize("scorer", ALL, ids=str)
+@pytest.mark.parametrize("scorer", ALL, ids=lambda scorer: scorer.metric.__name__)
 def test_scorers_pickle_and_clone(scorer, regressor, classifier):
     model, y = (classifier, LABEL) if scorer.method == "predict_proba" else (regressor, Y)
     for copy in (pickle.loads(pickle.dumps(scorer)), clone(scorer)):

@@ -68,7 +68,7 @@ def test_santa_at_fixed_metric_has_the_reference_variance(scheme, expected):
     assert found == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("sampler", [SGNHT(), MSGNHT(), Santa(), Santa("sss")], ids=repr)
+@pytest.mark.parametrize("sampler", [SGNHT(), MSGNHT(), Santa(), Santa("sss")], ids=["sgnht", "msgnht", "santa", "santa sss"])
 def test_thermostat_stands_still_at_zero_temperature(sampler):
     control, potential = Control(0.01, 0.0, False, False), Quadratic(1.0)
     noise = BlockNoise(noise_generators((0,), range(1), torch.device("cpu")))

@@ -32,6 +32,7 @@ class Sampler(Parameters):
     step_is_learning_rate : True if the step size is used as it stands, without the division by N (Adam).
     allows_zero_temperature : whether tau = 0 is a valid run.
     source : the paper and the algorithm in it.
+    use : when to use it, in a sentence.
     """
 
     law: ClassVar[Law]
@@ -42,6 +43,7 @@ class Sampler(Parameters):
     step_is_learning_rate: ClassVar[bool] = False
     allows_zero_temperature: ClassVar[bool] = True
     source: ClassVar[str]
+    use: ClassVar[str]
 
     @property
     def stability_limit(self) -> Coefficient | None:

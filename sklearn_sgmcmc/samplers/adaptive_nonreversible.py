@@ -163,6 +163,7 @@ class NonReversibleHessian(AdaptiveNonReversible):
 
     needs: ClassVar[frozenset[str]] = frozenset({"hvp"})
     source: ClassVar[str] = "Krishnamurthy & Yin 2020, Algorithm 1"
+    use: ClassVar[str] = "Small models in which a better S is worth Hessian products during burn-in."
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
@@ -239,6 +240,7 @@ class NonReversibleSPSA(AdaptiveNonReversible):
     adapt: Literal["burn_in", "always"] = "burn_in"
 
     source: ClassVar[str] = "Krishnamurthy & Yin 2020, Algorithm 2"
+    use: ClassVar[str] = "As nr_sgld_hessian for any number of entries of S, at the price of two gradients during burn-in."
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
@@ -326,6 +328,7 @@ class NonReversibleSPSA2(NonReversibleSPSA):
 
     needs: ClassVar[frozenset[str]] = frozenset({"fresh"})
     source: ClassVar[str] = "Krishnamurthy & Yin 2020, Algorithm 3"
+    use: ClassVar[str] = "As nr_sgld_spsa, where S must follow quickly: eleven gradients a step during burn-in."
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""

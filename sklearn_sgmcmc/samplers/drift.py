@@ -50,6 +50,7 @@ class MSGLD(Sampler):
     variant: Literal["printed", "rescaled", "recipe"] = "printed"
 
     source: ClassVar[str] = "Kim, Song & Liang 2020, Algorithm 1"
+    use: ClassVar[str] = "A colder posterior, which often predicts better; with variant='recipe' the posterior itself."
 
     @property
     def law(self) -> Law:  # type: ignore[override]  # a class fact of every other sampler
@@ -202,6 +203,7 @@ class ASGLD(AdaptiveDrift):
     preconditioner: PSGLD | None = None
 
     source: ClassVar[str] = "Kim, Song & Liang 2020, Algorithm 2"
+    use: ClassVar[str] = "To reproduce its paper, or to explore along Adam's direction: it samples no law that can be written down."
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
@@ -266,6 +268,7 @@ class AdaMaxSGLD(AdaptiveDrift):
     preconditioner: PSGLD | None = None
 
     source: ClassVar[str] = "Kim, Song & Liang 2020, section 3.3"
+    use: ClassVar[str] = "As asgld, where single gradients are far larger than the rest."
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
@@ -308,6 +311,7 @@ class AdadeltaSGLD(AdaptiveDrift):
     preconditioner: PSGLD | None = None
 
     source: ClassVar[str] = "Kim, Song & Liang 2020, section 3.3"
+    use: ClassVar[str] = "As asgld, with a drift that finds its own size."
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""

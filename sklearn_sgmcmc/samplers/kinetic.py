@@ -45,6 +45,7 @@ class SGHMC(Sampler):
     law: ClassVar[Law] = "small step"
     default_learning_rate: ClassVar[float] = 0.03
     source: ClassVar[str] = "Chen, Fox & Guestrin 2014, eq. 15"
+    use: ClassVar[str] = "The default: for most networks it goes furthest per gradient."
 
     @property
     def stability_limit(self) -> Coefficient:
@@ -113,6 +114,7 @@ class BAOAB(Sampler):
     law: ClassVar[Law] = "small step"
     default_learning_rate: ClassVar[float] = 0.03
     source: ClassVar[str] = "Leimkuhler & Matthews 2013, section 2"
+    use: ClassVar[str] = "Full batches: at long steps its bias is the smallest of the kinetic samplers."
 
     @property
     def stability_limit(self) -> Coefficient:

@@ -47,6 +47,7 @@ class SGLD(Sampler):
     law: ClassVar[Law] = "small step"
     default_learning_rate: ClassVar[float] = 0.2
     source: ClassVar[str] = "Welling & Teh 2011, eq. 4"
+    use: ClassVar[str] = "The baseline: cheap, and slow along flat directions."
 
     @property
     def needs_independent_batches(self) -> bool:

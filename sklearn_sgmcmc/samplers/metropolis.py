@@ -40,6 +40,7 @@ class MALA(Sampler):
     allows_zero_temperature: ClassVar[bool] = False
     default_learning_rate: ClassVar[float] = 0.1
     source: ClassVar[str] = "Roberts & Tweedie 1996, section 1.4.1"
+    use: ClassVar[str] = "Small data, where exactness at any step size matters more than speed."
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> MALAState:
         """Start at ``theta``."""

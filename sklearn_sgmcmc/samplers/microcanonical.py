@@ -67,6 +67,7 @@ class MCLMC(Sampler):
     stability_limit = None  # the energy error sets the step
     default_learning_rate: ClassVar[float] = 0.01
     source: ClassVar[str] = "Robnik & Seljak 2023, section 3"
+    use: ClassVar[str] = "Full batches and no wish to choose a step size: it finds its own, one per chain."
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""

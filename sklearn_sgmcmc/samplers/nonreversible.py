@@ -46,6 +46,7 @@ class NonReversibleSGLD(Sampler):
     law: ClassVar[Law] = "small step"
     default_learning_rate: ClassVar[float] = 0.05
     source: ClassVar[str] = "Krishnamurthy & Yin 2020, eq. 5"
+    use: ClassVar[str] = "Posteriors that are long and narrow: it circulates, at the price of sgld's single gradient."
 
     @property
     def stability_limit(self) -> Coefficient:

@@ -37,6 +37,7 @@ class SGD(Sampler):
     law: ClassVar[Law] = "optimiser"
     default_learning_rate: ClassVar[float] = 0.01
     source: ClassVar[str] = "Polyak 1964"
+    use: ClassVar[str] = "Deep ensembles, and modes to compare a posterior with."
 
     @property
     def stability_limit(self) -> Coefficient:
@@ -99,6 +100,7 @@ class Adam(Sampler):
     step_is_learning_rate: ClassVar[bool] = True
     stability_limit = None
     source: ClassVar[str] = "Kingma & Ba 2015, Algorithm 1"
+    use: ClassVar[str] = "Deep ensembles without a choice of learning rate."
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""

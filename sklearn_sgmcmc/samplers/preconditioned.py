@@ -45,6 +45,7 @@ class PSGLD(Sampler):
     stability_limit = None  # the step is in units of G, of which the curvature of U knows nothing
     default_learning_rate: ClassVar[float] = 0.005
     source: ClassVar[str] = "Li, Chen, Carlson & Carin 2016, Algorithm 1"
+    use: ClassVar[str] = "Minibatches, and inputs or layers whose gradients differ in size."
 
     @property
     def law(self) -> Law:  # type: ignore[override]  # a class fact of most samplers

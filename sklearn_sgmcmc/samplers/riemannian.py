@@ -63,6 +63,7 @@ class SGRLD(Sampler):
     stability_limit = None  # the step is in units of K, of which the curvature of U knows nothing
     default_learning_rate: ClassVar[float] = 0.01
     source: ClassVar[str] = "Patterson & Teh 2013, eq. 10"
+    use: ClassVar[str] = "A metric that you know, in sample(); in the estimators, as psgld with the Fisher information."
 
     @property
     def law(self) -> Law:  # type: ignore[override]  # a class fact of most samplers

@@ -77,6 +77,7 @@ class Santa(Sampler):
     stability_limit = None  # the step is in units of G^2, of which the curvature of U knows nothing
     default_learning_rate: ClassVar[float] = 0.005
     source: ClassVar[str] = "Chen, Carlson, Gan, Li & Carin 2016, Algorithms 1 and 2"
+    use: ClassVar[str] = "With schedule='annealed', an optimiser that has explored; else a preconditioned thermostat."
     runaway_advice: ClassVar[str] = RUNAWAY_ADVICE
 
     def check(self) -> None:

@@ -57,6 +57,7 @@ class SGNHT(Sampler):
     affine = "frozen"
     default_learning_rate: ClassVar[float] = 0.02
     source: ClassVar[str] = "Ding et al. 2014, Algorithm 2"
+    use: ClassVar[str] = "Minibatches whose gradient noise is unknown and about the same for all parameters."
     runaway_advice: ClassVar[str] = RUNAWAY_ADVICE
 
     @property
@@ -116,6 +117,7 @@ class MSGNHT(SGNHT):
     """
 
     source: ClassVar[str] = "Gan et al. 2015, eq. 6"
+    use: ClassVar[str] = "As sgnht, where the gradient noise differs between parameters."
 
     def _kinetic(self, r: Theta) -> torch.Tensor:
         """Return r^2, (C, P)."""
