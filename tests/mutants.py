@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import torch
 
 from sklearn_sgmcmc.posterior import NONE_LEFT, MinibatchPotential
-from sklearn_sgmcmc.samplers import MALA, SGNHT, SGRLD
+from sklearn_sgmcmc.samplers import MALA, MSGNHT, SGNHT, SGRLD
 from sklearn_sgmcmc.samplers.riemannian import divergence
 
 
@@ -33,7 +33,7 @@ class NoGamma(SGRLD):
         return super(NoGamma, without)._move(theta, g, inverse_metric, noise, control)
 
 
-class Refrigerator(SGNHT):
+class Refrigerator(MSGNHT):
     """The friction falls where it should rise."""
 
     def _heating(self, r, eps, tau):
@@ -43,7 +43,7 @@ class Refrigerator(SGNHT):
 DRIFT_MUTANTS = {
     "Gamma with the wrong sign": ("sgrld, metric of the user's", turned_into(MinusGamma)),
     "Gamma left out": ("sgrld, metric of the user's", turned_into(NoGamma)),
-    "thermostat with the wrong sign": ("sgnht, held", turned_into(Refrigerator)),
+    "thermostat with the wrong sign": ("msgnht, held", turned_into(Refrigerator)),
 }
 
 # --- rung 2: the right terms with slightly wrong sizes

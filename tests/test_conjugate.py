@@ -8,10 +8,46 @@ from mutants import prior_once_per_batch, without_share
 
 from sklearn_sgmcmc import BayesianMLPRegressor
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.samplers import MSGLD, SGHMC, SGLD
+from sklearn_sgmcmc.samplers import (
+    BAOAB,
+    MALA,
+    MCLMC,
+    MSGLD,
+    PSGLD,
+    SGHMC,
+    SGLD,
+    SGRLD,
+    NonReversibleHessian,
+    NonReversibleSGLD,
+    NonReversibleSPSA,
+    NonReversibleSPSA2,
+)
+from sklearn_sgmcmc.samplers import (
+    SAMPLERS as REGISTRY,
+)
 
 NOISE = 1.0
 SAMPLERS = {"sgld": SGLD(), "sghmc": SGHMC(), "msgld recipe": MSGLD(bias_factor=1.0, smoothing=0.5, variant="recipe")}
+WITH_OWN_LAW = SAMPLERS | {"baoab": BAOAB()}
+ALL = WITH_OWN_LAW | {
+    "mala": MALA(),
+    "psgld": PSGLD(regularizer=1.0),
+    "sgrld": SGRLD(regularizer=5.0),
+    "nr_sgld": NonReversibleSGLD(0.5),
+    "nr_sgld_hessian": NonReversibleHessian(0.5, n_pairs=2),
+    "nr_sgld_spsa": NonReversibleSPSA(0.5),
+    "nr_sgld_spsa2": NonReversibleSPSA2(0.5),
+    "mclmc": MCLMC(energy_error=None, memory=10.0),
+}
+"""Every sampler whose law is exact or that of a small step."""
+CHEAP = set(SAMPLERS)
+
+
+def by_hand(names, n_rows):
+    """Return parameters (name, rows): all but the cheapest are run by hand."""
+    return [
+        pytest.param(name, n, marks=() if n == n_rows[0] and name in CHEAP else pytest.mark.slow) for name in names for n in n_rows
+    ]
 
 
 def data(n_rows):
@@ -29,7 +65,7 @@ def precision(X, y, prior_scale=1.0):
 
 
 def fit(name, X, y, n_chains, **settings):
-    model = BayesianMLPRegressor((), sampler=SAMPLERS[name], noise=NOISE, n_chains=n_chains, random_state=1, **settings)
+    model = BayesianMLPRegressor((), sampler=ALL[name], noise=NOISE, n_chains=n_chains, random_state=1, **settings)
     return model.fit(X, y)
 
 
@@ -48,20 +84,23 @@ def sd_law(sampler, H, step_size):
     return np.sqrt(np.diag(Q * law @ Q.T))
 
 
-@pytest.mark.parametrize("n_rows", [50, 1000])
-@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_exact_or_small_step_sampler_is_here():
+    names = {name for name, kind in REGISTRY.items() if kind().law in ("exact", "small step")} | {"msgld recipe"}
+    assert names == set(ALL)
+
+
+@pytest.mark.parametrize(("name", "n_rows"), by_hand(WITH_OWN_LAW, [50, 1000]))
 def test_full_batch_sd_equals_the_samplers_own_law(name, n_rows):
     X, y = data(n_rows)
     model = fit(name, X, y, 2048 if n_rows == 50 else 640, learning_rate=0.1, max_iter=600, n_draws=100, burn_in=0.4)
     H, mean = precision(X, y)
     found_mean, found_sd, ess, ess_of_mean = moments(model)
     assert ess >= 1e4
-    np.testing.assert_allclose(found_sd, sd_law(SAMPLERS[name], H, model.learning_rate_ / n_rows), rtol=0.01)
+    np.testing.assert_allclose(found_sd, sd_law(ALL[name], H, model.learning_rate_ / n_rows), rtol=0.01)
     np.testing.assert_allclose(found_mean, mean, atol=5 * (found_sd / ess_of_mean**0.5).max())
 
 
-@pytest.mark.parametrize("n_rows", [50, pytest.param(1000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(("name", "n_rows"), by_hand(ALL, [50, 1000]))
 def test_full_batch_sd_equals_the_posterior_at_small_step(name, n_rows):
     X, y = data(n_rows)
     model = fit(name, X, y, 512, learning_rate=0.01, max_iter=4000, n_draws=100, burn_in=0.3)
@@ -71,10 +110,10 @@ def test_full_batch_sd_equals_the_posterior_at_small_step(name, n_rows):
     np.testing.assert_allclose(found_sd, np.sqrt(np.diag(np.linalg.inv(H))), rtol=0.03)
 
 
-@pytest.mark.parametrize(("n_rows", "batch_size"), [(50, 10), pytest.param(1000, 50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_minibatch_sd_equals_the_posterior_where_gradient_noise_is_small(name, n_rows, batch_size):
+@pytest.mark.parametrize(("name", "n_rows"), by_hand((name for name in ALL if "full_batch" not in ALL[name].needs), [50, 1000]))
+def test_minibatch_sd_equals_the_posterior_where_gradient_noise_is_small(name, n_rows):
     X, y = data(n_rows)
+    batch_size = {50: 10, 1000: 50}[n_rows]
     H, _ = precision(X, y)
     noise = NOISE / y.std()
     learning_rate = small_learning_rate(H, n_rows, batch_size, noise)

@@ -117,6 +117,10 @@ def test_the_same_statistics_reject_noise_that_is_a_twentieth_too_large(name):
     assert np.abs(z_scores(name, factor=1.05)).max() > 10
 
 
+def test_the_same_statistics_are_blind_to_noise_that_is_a_thousandth_too_large():
+    assert np.abs(z_scores("sgld", factor=1.001)).max() < 5
+
+
 @pytest.mark.parametrize("mutant", NOISE_MUTANTS)
 def test_rung_3_rejects_noise_that_is_not_independent(mutant):
     assert np.abs(z_scores("sgld", NOISE_MUTANTS[mutant])).max() > 10

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from laws import RecordedNoise
-from mutants import DRIFT_MUTANTS
+from mutants import DRIFT_MUTANTS, louder
 from table import RECIPES, held, random_settings
 
 from sklearn_sgmcmc._typing import Control
@@ -103,3 +103,8 @@ def test_rung_1_rejects_the_mutant(name):
     """Each has a wrong sign in a term that vanishes on Gaussians with adaptation held: no other rung but quadrature sees it."""
     row, mutant = DRIFT_MUTANTS[name]
     assert max(gaps(RECIPES[row], 0, mutant=mutant)) > 10 * CLOSE
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_rung_1_is_blind_to_noise_that_is_a_thousandth_too_large(name):
+    assert max(gaps(RECIPES[name], 0, mutant=lambda sampler: louder(sampler, 1.001))) < CLOSE

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from laws import Quadratic, RecordedNoise, covariance, spectral_radius, variance
-from mutants import louder
+from mutants import Refrigerator, SharedThermostat, louder, turned_into
 from table import LAWS, TABLE, held, random_settings
 
 from sklearn_sgmcmc._typing import Control
@@ -61,6 +61,13 @@ def test_variance_on_a_gaussian_equals_the_closed_form(name, index):
 def test_rung_2_rejects_noise_that_is_a_thousandth_too_large(name):
     found, expected = found_and_expected(name, 0, lambda sampler: louder(sampler, 1.001))
     assert abs(found / expected - 1) > 1e-4
+
+
+@pytest.mark.parametrize("mutant", [turned_into(Refrigerator), turned_into(SharedThermostat)])
+def test_rung_2_is_blind_to_what_a_held_thermostat_would_do(mutant):
+    name = "msgnht, held" if mutant(MSGNHT()).__class__ is Refrigerator else "sgnht, held"
+    found, expected = found_and_expected(name, 0, mutant)
+    assert found == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
