@@ -31,7 +31,7 @@ class Draws:
     ----------
     values : tensor of shape (S, C, P)
         Kept draws, in the dtype and on the device of the run.
-    potential_curve : tensor of shape (about 200, C), float64
+    potential_curve : tensor of shape (about 100, C), float64
         U along the run, first at the start.
     step_size : tensor of shape (C, 1), float64
         The step size at the end, before the schedule's multiplier: a sampler may have adapted it during burn-in.

@@ -15,9 +15,11 @@ from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import Caution, StepControl
 
-LOOKS = 200
+LOOKS = 100
 """How often in a run the potential is recorded and divergence is looked for: the only host synchronisations of the loop."""
-PATIENCE = 20
+SHORTEST_WAIT = 5
+"""Least number of steps between two looks: a look costs about as much as a step."""
+PATIENCE = 10
 """Looks in a row at which a chain may be where its sampler has no law: early in a run a thermostat may overshoot."""
 
 
@@ -96,7 +98,7 @@ class _Watch:
 
     def __init__(self, n_steps: int, n_chains: int, device: torch.device, *, verbose: int, every_step: bool) -> None:
         self.n_steps = n_steps
-        self.every = max(1, n_steps // LOOKS)
+        self.every = max(SHORTEST_WAIT, n_steps // LOOKS)
         self.every_step = every_step
         self.all_diverged = False
         self.curve: list[PerChain] = []
