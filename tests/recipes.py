@@ -135,12 +135,13 @@ def thermostat(sampler, potential, P, *, metric=1.0, noise=1.5, tuned=None):
 
 def santa(sampler, potential, P, *, metric):
     G = metric(sampler)
-    noise = G if sampler.noise_metric is None else sampler.noise_metric
+    published = sampler.noise_level is None  # a = sqrt(eps) G, a rate of G
+    noise = G if published else 1.5
     return thermostat(
         sampler,
         potential,
         P,
         metric=G,
         noise=noise,
-        tuned=lambda dt: replace(sampler, thermostat_rate=None),
+        tuned=lambda dt: replace(sampler, thermostat_rate=None, noise_level=None if published else noise * dt),
     )

@@ -109,10 +109,10 @@ def santa_metric(sampler):
 
 
 def santa_law(sampler, lam, eps, tau, s2):
-    """Euler: SGHMC's at the step eps G^2 with noise 2 eps^(3/2) tau G^2 G_noise. SSS: eliminate the velocity from its two lines."""
+    """Euler: SGHMC's at the step eps G^2 with noise 2 a eps tau G^2. SSS: eliminate the velocity from its two lines."""
     G = santa_metric(sampler)
-    noisy = G if sampler.noise_metric is None else sampler.noise_metric
-    h, q = eps * G**2 * lam, 2 * eps**1.5 * tau * G**2 * noisy + eps**2 * G**4 * s2
+    a = eps**0.5 * G if sampler.noise_level is None else sampler.noise_level
+    h, q = eps * G**2 * lam, 2 * a * eps * tau * G**2 + eps**2 * G**4 * s2
     if sampler.scheme == "euler":
         return kinetic_law(h, ALPHA, q)
     c = np.exp(-ALPHA / 2)  # v' = c^2 v - c h theta + c w,  theta' = theta + (v + v') / 2
@@ -184,14 +184,14 @@ TABLE = {
     "adamax_sgld": Row(lambda rng: AdaMaxSGLD(), own="test_drift.py"),
     "adadelta_sgld": Row(lambda rng: AdadeltaSGLD(), own="test_drift.py"),
     "santa euler, held": Row(
-        lambda rng: Santa(noise_metric=rng.choice([None, rng.uniform(0.2, 2)]), thermostat_rate=0.0),
+        lambda rng: Santa(noise_level=rng.choice([None, rng.uniform(0.01, 0.4)]), thermostat_rate=0.0),
         santa_law,
         {"friction": ALPHA, "square": SQUARE, "metric": "own"},
         santa_edge,
         recipe=partial(recipes.santa, metric=santa_metric),
     ),
     "santa sss, held": Row(
-        lambda rng: Santa("sss", regularizer=rng.uniform(0.01, 0.5), thermostat_rate=0.0),
+        lambda rng: Santa("sss", regularizer=rng.uniform(0.01, 0.5), noise_level=rng.choice([None, 0.2]), thermostat_rate=0.0),
         santa_law,
         {"friction": ALPHA, "square": SQUARE, "metric": "own"},
         santa_edge,

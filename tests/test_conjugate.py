@@ -32,7 +32,7 @@ WITH_OWN_LAW = SAMPLERS | {"baoab": BAOAB()}
 ALL = WITH_OWN_LAW | {
     "mala": MALA(),
     "psgld": PSGLD(regularizer=1.0),
-    "sgrld": SGRLD(regularizer=5.0),
+    "sgrld": SGRLD(regularizer=1.0),
     "nr_sgld": NonReversibleSGLD(0.5),
     "nr_sgld_hessian": NonReversibleHessian(0.5, n_pairs=2),
     "nr_sgld_spsa": NonReversibleSPSA(0.5),

@@ -6,7 +6,7 @@ import torch
 
 from sklearn_sgmcmc.samplers import MCLMC, MSGLD, SAMPLERS, SGHMC, SGNHT, SGRLD, NonReversibleSGLD, Santa
 from sklearn_sgmcmc.sampling import sample
-from sklearn_sgmcmc.schedules import Cyclical
+from sklearn_sgmcmc.schedules import SCHEDULES, Cyclical
 
 
 def gaussian(theta):
@@ -136,3 +136,14 @@ def test_step_of_mclmc_is_adapted_to_the_energy_error_and_then_frozen():
 
 def test_an_optimiser_keeps_its_last_state():
     assert sample(gaussian, start(), sampler="adam", step_size=0.1, n_steps=500).values.shape == (1, 64, 2)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_schedule_goes_with_every_sampler_that_is_defined_at_its_temperatures(name, schedule):
+    settings = {"sampler": make(name), "schedule": schedule, "step_size": 0.01, "n_steps": 60, "n_draws": 5}
+    if schedule in ("cyclical", "annealed") and not SAMPLERS[name].allows_zero_temperature:
+        with pytest.raises(ValueError, match=f"reaches 0, where {SAMPLERS[name].__name__} is not defined"):
+            sample(gaussian, start(8), **settings)
+    else:
+        assert torch.isfinite(sample(gaussian, start(8), **settings).values).all()

@@ -64,7 +64,7 @@ def test_santa_at_fixed_metric_has_the_reference_variance(scheme, expected):
         friction=torch.full_like(state.theta, 1e-3**0.5 * G),
     )
     settings = {"n_steps": 3000, "burn_in": 500, "change": change, "start": 1.0}
-    found, _ = averages(Santa(scheme), Quadratic(1.0), Control(1e-3, 1.0, False, False), **settings)
+    found, _ = averages(Santa(scheme, noise_level=None), Quadratic(1.0), Control(1e-3, 1.0, False, False), **settings)
     assert found == pytest.approx(expected, rel=0.01)
 
 
@@ -98,8 +98,10 @@ def test_santa_starts_cold_at_the_friction_of_an_optimiser_and_at_temperature_ot
         torch.ones(1, 2, dtype=torch.float64), Quadratic(1.0), RecordedNoise(), Control(1e-4, 1.0, True, False)
     )
     assert state.friction.tolist() == [[0.1, 0.1]]
-    state = Santa().init(torch.ones(1, 2, dtype=torch.float64), Quadratic(1.0), RecordedNoise(), Control(1e-4, 1.0, True, False))
-    torch.testing.assert_close(state.friction, 0.01 * state.metric)
+    for level in (0.2, None):
+        control = Control(1e-4, 1.0, True, False)
+        state = Santa(noise_level=level).init(torch.ones(1, 2, dtype=torch.float64), Quadratic(1.0), RecordedNoise(), control)
+        torch.testing.assert_close(state.friction, 0.01 * state.metric if level is None else 0.2 * torch.ones_like(state.theta))
 
 
 def test_metric_correction_of_santa_is_the_printed_fraction():

@@ -17,7 +17,7 @@ InverseMetric = Callable[[Theta], torch.Tensor]
 
 
 class RiemannianState(NamedTuple):
-    """theta and the moving average of the Fisher information, both (C, P); the latter stays 0 under a metric of the user's."""
+    """theta and the moving average of the Fisher information per datum, both (C, P); 0 under a metric of the user's."""
 
     theta: Theta
     fisher: Theta
@@ -29,8 +29,8 @@ class SGRLD(Sampler):
 
     theta <- theta - eps K g + eps tau Gamma + sqrt(2 eps tau) K^(1/2) N(0, I),   K = G^-1,   Gamma_i = sum_j d K_ij / d theta_j.
 
-    A metric of the user's may depend on theta, and the law is exp(-U / tau) as eps -> 0. Without one, G = (F + l) / N per datum
-    with F a moving average of the diagonal empirical Fisher information; there
+    A metric of the user's may depend on theta, and the law is exp(-U / tau) as eps -> 0. Without one, G = F / N + l
+    with F a moving average of the diagonal empirical Fisher information of all data; there
     Gamma is left out, which is right once F is frozen and biased while it adapts. On U = lambda theta^2 / 2 with constant K the
     variance is (2 tau + eps s2 K) / (lambda (2 - eps K lambda)).
 
@@ -46,8 +46,8 @@ class SGRLD(Sampler):
         a matrix.
     decay : float in [0, 1), default 0.99
         Memory of the average of F.
-    regularizer : float > 0, default 1
-        l, added to F: the precision of a unit normal prior.
+    regularizer : float > 0, default 0.1
+        l, per datum: it bounds K by 1 / l. (The gradients of rows that are fitted well tell nothing of their curvature.)
     adapt : "burn_in" or "always"
         "burn_in" freezes F before the first kept draw; "always" adapts for ever, with a bias.
     """
@@ -55,13 +55,13 @@ class SGRLD(Sampler):
     inverse_metric: InverseMetric | None = None
     divergence: Callable[[Theta], Theta] | None = None
     decay: Coefficient = 0.99
-    regularizer: Coefficient = 1.0
+    regularizer: Coefficient = 0.1
     adapt: Literal["burn_in", "always"] = "burn_in"
 
     affine = "frozen"
     needs: ClassVar[frozenset[str]] = frozenset({"fisher"})
     stability_limit = None  # the step is in units of K, of which the curvature of U knows nothing
-    default_learning_rate: ClassVar[float] = 0.01
+    default_learning_rate: ClassVar[float] = 0.02
     source: ClassVar[str] = "Patterson & Teh 2013, eq. 10"
     use: ClassVar[str] = "A metric that you know, in sample(); in the estimators, as psgld with the Fisher information."
 
@@ -83,7 +83,7 @@ class SGRLD(Sampler):
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> RiemannianState:
         """Start at ``theta`` with the Fisher information there."""
         if self.inverse_metric is None:
-            return RiemannianState(theta, potential.fisher(theta))
+            return RiemannianState(theta, self._per_datum(theta, potential))
         K, (C, P) = self.inverse_metric(theta), theta.shape
         if K.shape not in ((C, P), (C, P, P)):
             raise ValueError(
@@ -99,9 +99,14 @@ class SGRLD(Sampler):
         if self.inverse_metric is not None:
             return RiemannianState(self._move(theta, g, self.inverse_metric, noise, control), F)
         if control.adapt or self.adapt == "always":
-            F = scale(self.decay, F) + scale(1.0 - self.decay, potential.fisher(theta))
-        K = scale(potential.n_data, plus(self.regularizer, F).reciprocal())
+            F = scale(self.decay, F) + scale(1.0 - self.decay, self._per_datum(theta, potential))
+        K = plus(self.regularizer, F).reciprocal()
         return RiemannianState(preconditioned_move(theta, g, K, noise, control), F)
+
+    @staticmethod
+    def _per_datum(theta: Theta, potential: Potential) -> Theta:
+        """Return the diagonal of the empirical Fisher information per datum."""
+        return scale(1.0 / potential.n_data, potential.fisher(theta))
 
     def _move(self, theta: Theta, g: Theta, inverse_metric: InverseMetric, noise: Noise, control: Control) -> Theta:
         """Return theta after a step under a metric of the user's, Gamma included."""

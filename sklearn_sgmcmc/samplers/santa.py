@@ -28,7 +28,7 @@ class Santa(Sampler):
     """Stochastic annealing thermostats with adaptive momentum.
 
     V <- s V + (1 - s) (g / N)^2;   G = 1 / sqrt(l + sqrt V).   While tau > 0 (exploration), in the Euler scheme,
-    alpha <- alpha + u^2 - eps tau;   u <- (1 - alpha) u - eps G g + sqrt(2 eps^(3/2) tau G_old) N(0, I);   theta <- theta + G u.
+    alpha <- alpha + u^2 - eps tau;   u <- (1 - alpha) u - eps G g + sqrt(2 a eps tau) N(0, I);   theta <- theta + G u.
     At tau = 0 (refinement) alpha stands still and there is no noise. The state holds r = u / sqrt(eps).
 
     The symmetric splitting: theta moves by G u / 2; alpha by half of its change; u by the factor exp(-alpha / 2); the kick; then
@@ -36,9 +36,13 @@ class Santa(Sampler):
 
     With ``schedule="annealed"`` the temperature falls as 1 / (A t^gamma) and then is 0: an optimiser that has explored. At a
     constant temperature it is the Bayesian mode. The law is biased: with G and alpha held it is SGHMC's at the step
-    eps G^2, and on average alpha ends at the smaller root of alpha (4 - 2 alpha - h) = 4 sqrt(eps) G + 2 eps G^2 s2 / tau with
+    eps G^2, and on average alpha ends at the smaller root of alpha (4 - 2 alpha - h) = 4 a + 2 eps G^2 s2 / tau with
     h = eps G^2 lambda, if that exists. V starts at the mean over parameters of the first squared gradient (the paper has 0: long
-    first steps). The noise carries eps^(3/2), the only power that agrees with the continuous equation.
+    first steps).
+
+    The published noise has a = sqrt(eps) G_old, the only power of eps that agrees with the continuous equation. It fades as the
+    data grow (eps = learning_rate / N), and alpha, which follows it by eps tau a step at most, with it: the chain then keeps the heat of
+    its burn-in. A fixed a, as in SGNHT, does not.
 
     Source: Chen, Carlson, Gan, Li & Carin 2016, Algorithms 1 (Euler) and 2 (symmetric splitting), V per datum.
 
@@ -51,10 +55,11 @@ class Santa(Sampler):
     regularizer : float > 0, default 0.01
         l, keeps G finite; units of g / N. (The paper has 1e-8, with which parameters without gradient are shaken apart.)
     initial_friction : float > 0 or None, default None
-        C in alpha_0 = sqrt(eps) C; the paper's optimiser has 100. None starts where the noise alone would take alpha: C = G_1,
-        as alpha falls by eps tau a step at most and a chain that starts at 100 stays cold for C / (sqrt(eps) tau) steps.
-    noise_metric : float > 0 or None, default None
-        A constant in place of G_old under the root: the metric of the noise in the continuous equation. None is G, as published.
+        C in alpha_0 = sqrt(eps) C; the paper's optimiser has 100. None starts where the noise alone would take alpha, at a: a chain
+        that starts higher stays cold, as alpha falls by eps tau a step at most.
+    noise_level : float in (0, 0.5) or None, default 0.2
+        a, the injected noise and the initial friction per step, dimensionless: sqrt(eps) times the metric of the noise in the
+        continuous equation. None is sqrt(eps) G_old, as published.
     thermostat_rate : float >= 0 or None, default None
         k in alpha <- alpha + k (r^2 / tau - 1). None is eps tau, as published; 0 freezes the friction.
     metric_correction : bool, default False
@@ -67,7 +72,7 @@ class Santa(Sampler):
     decay: Coefficient = 0.999
     regularizer: Coefficient = 0.01
     initial_friction: Coefficient | None = None
-    noise_metric: Coefficient | None = None
+    noise_level: Coefficient | None = 0.2
     thermostat_rate: Coefficient | None = None
     metric_correction: bool = False
     adapt: Literal["burn_in", "always"] = "burn_in"
@@ -75,7 +80,7 @@ class Santa(Sampler):
     law: ClassVar[Law] = "biased"
     affine = "frozen"
     stability_limit = None  # the step is in units of G^2, of which the curvature of U knows nothing
-    default_learning_rate: ClassVar[float] = 0.005
+    default_learning_rate: ClassVar[float] = 0.002
     source: ClassVar[str] = "Chen, Carlson, Gan, Li & Carin 2016, Algorithms 1 and 2"
     use: ClassVar[str] = "With schedule='annealed', an optimiser that has explored; else a preconditioned thermostat."
     runaway_advice: ClassVar[str] = RUNAWAY_ADVICE
@@ -86,7 +91,7 @@ class Santa(Sampler):
         self.check_field("decay", "a number in [0, 1)", in_unit_interval)
         self.check_field("regularizer", "a number > 0", positive)
         self.check_field("initial_friction", "a number > 0, or None", lambda C: True if C is None else C > 0)
-        self.check_field("noise_metric", "a number > 0, or None", lambda G: True if G is None else G > 0)
+        self.check_field("noise_level", "a number in (0, 0.5), or None", lambda a: True if a is None else (a > 0) & (a < 0.5))
         self.check_field("thermostat_rate", "a number >= 0, or None", lambda k: True if k is None else k >= 0)
         self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
         if not isinstance(self.metric_correction, bool):
@@ -116,8 +121,11 @@ class Santa(Sampler):
         """Start at ``theta`` with r ~ N(0, I), V_0 the mean over parameters of the squared gradient there, and G_0 = G_1."""
         V = scale(1.0 / potential.n_data, potential.grad(theta)).square().mean(dim=1, keepdim=True).expand_as(theta)
         G = self._metric(V)
-        friction = self._noise_metric(G) if self.initial_friction is None else scale(self.initial_friction, torch.ones_like(theta))
-        return SantaState(theta, noise(theta), scale(sqrt(control.step_size), friction), V, G)
+        if self.initial_friction is None:
+            friction = self._noise_level(G, control)
+        else:
+            friction = scale(sqrt(control.step_size) * self.initial_friction, torch.ones_like(theta))
+        return SantaState(theta, noise(theta), friction, V, G)
 
     def step(self, state: SantaState, potential: Potential, noise: Noise, control: Control) -> SantaState:
         """Advance by one step."""
@@ -151,7 +159,7 @@ class Santa(Sampler):
     def _kick(self, state: SantaState, g: Theta, G: Theta, noise: Noise, control: Control) -> Theta:
         """Return -sqrt(eps) G g, the noise, and the correction for a changing metric if asked for."""
         eps, tau = control.step_size, control.temperature
-        injected = scale(sqrt(2.0 * sqrt(eps) * tau), self._noise_metric(state.metric).sqrt() * noise(g))
+        injected = scale(sqrt(2.0 * tau), self._noise_level(state.metric, control).sqrt() * noise(g))
         kick = injected - scale(sqrt(eps), G * g)
         if not self.metric_correction:
             return kick
@@ -167,6 +175,6 @@ class Santa(Sampler):
         """Return G = 1 / sqrt(l + sqrt V)."""
         return plus(self.regularizer, V.sqrt()).rsqrt()
 
-    def _noise_metric(self, G: Theta) -> Theta:
-        """Return the metric of the noise."""
-        return G if self.noise_metric is None else scale(self.noise_metric, torch.ones_like(G))
+    def _noise_level(self, G: Theta, control: Control) -> Theta:
+        """Return a, (C, P)."""
+        return scale(sqrt(control.step_size), G) if self.noise_level is None else scale(self.noise_level, torch.ones_like(G))
