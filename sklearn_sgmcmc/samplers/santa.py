@@ -40,7 +40,7 @@ class Santa(Sampler):
     h = eps G^2 lambda, if that exists. V starts at the mean over parameters of the first squared gradient (the paper has 0: long
     first steps).
 
-    The published noise has a = sqrt(eps) G_old, the only power of eps that agrees with the continuous equation. It fades as the
+    The published noise has a = sqrt(eps) G_old, the only power of eps that agrees with the continuous equation. It fades as
     data grow (eps = learning_rate / N), and alpha, which follows it by eps tau a step at most, with it: the chain then keeps the heat of
     its burn-in. A fixed a, as in SGNHT, does not.
 
