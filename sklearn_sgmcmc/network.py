@@ -109,17 +109,18 @@ class MLP:
 
     def layers(self, theta: Theta) -> list[torch.Tensor]:
         """Return each layer's block, (C, n_in + 1, n_out) or (C, n_out, n_in + 1), as a view into ``theta`` (C, >= n_params)."""
-        blocks, start = [], 0
-        for shape in self._shapes:
-            stop = start + shape[0] * shape[1]
-            blocks.append(theta[:, start:stop].view(len(theta), *shape))
-            start = stop
-        return blocks
+        n_chains = theta.shape[0]
+        parts = theta[:, : self.n_params].split_with_sizes(self._sizes, dim=1)
+        return [part.view(n_chains, *shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
         shapes = [(n_in + 1, n_out) for n_in, n_out in pairwise(self.widths)]
         return [*shapes[:-1], shapes[-1][::-1]]
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [rows * columns for rows, columns in self._shapes]
 
     def forward(self, theta: Theta, x: Rows) -> tuple[Outputs, Tape]:
         """Return the outputs (C, K, n) of inputs ``x`` (C, n, n_inputs + 1), whose last column is the constant 1."""
@@ -184,7 +185,7 @@ class MLP:
 
 def with_constant(x: torch.Tensor) -> torch.Tensor:
     """Return rows with the constant unit appended as last column."""
-    return torch.cat([x, x.new_ones(()).expand(*x.shape[:-1], 1)], dim=-1)
+    return torch.nn.functional.pad(x, (0, 1), value=1.0)
 
 
 def bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -121,7 +121,7 @@ class MinibatchPotential:
         d_outputs, d_extra = posterior.likelihood.gradient(outputs, extra, batch.target, batch.weight)
         blocks = posterior.network.pullback(tape, d_outputs)
         if posterior.likelihood.n_params == 0:
-            return torch.cat(blocks, dim=1) + posterior.density.grad(weights)
+            return posterior.density.add_grad(torch.cat(blocks, dim=1), weights)
         return torch.cat([*blocks, d_extra], dim=1) + torch.cat(
             [posterior.density.grad(weights), posterior.likelihood.prior_grad(extra)], dim=1
         )

@@ -197,7 +197,7 @@ def test_sampled_spike_and_slab_has_the_moments_of_the_mixture(factor, limit):
         n_steps=300,
         n_draws=1,
     )
-    w = draws[0, :, :63].flatten().numpy()
+    w = draws.values[0, :, :63].flatten().numpy()
 
     def mean(f):
         mixture = lambda w: f(w) * (share * norm.pdf(w, scale=slab) + (1 - share) * norm.pdf(w, scale=spike))  # noqa: E731

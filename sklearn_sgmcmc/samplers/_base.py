@@ -94,6 +94,21 @@ def scale(coefficient: Coefficient, tensor: torch.Tensor) -> torch.Tensor:
     return coefficient * tensor
 
 
+def add_scaled(tensor: torch.Tensor, coefficient: Coefficient, other: torch.Tensor) -> torch.Tensor:
+    """Return ``tensor + coefficient * other`` in one pass over memory.
+
+    Both forms round once (a fused multiply-add), so that a float and a (C, 1) tensor give the same bits.
+    """
+    if isinstance(coefficient, torch.Tensor):
+        return torch.addcmul(tensor, other, coefficient.to(tensor.dtype))
+    return torch.add(tensor, other, alpha=coefficient)
+
+
+def average(memory: Coefficient, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Return the moving average ``memory * old + (1 - memory) * new``."""
+    return add_scaled(scale(memory, old), 1.0 - memory, new)
+
+
 def plus(coefficient: Coefficient, tensor: torch.Tensor) -> torch.Tensor:
     """Return ``coefficient + tensor`` in the tensor's dtype."""
     if isinstance(coefficient, torch.Tensor):

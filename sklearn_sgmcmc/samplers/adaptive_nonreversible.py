@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, not_negative, positive, scale
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, not_negative, positive, scale
 from sklearn_sgmcmc.samplers.langevin import langevin_move
 
 
@@ -100,7 +100,7 @@ class AdaptiveNonReversible(Sampler):
 
     def descend(self, skew: torch.Tensor, slope: torch.Tensor, control: Control) -> torch.Tensor:
         """Return S - k eps dU / dS, projected."""
-        return clip(skew - scale(self.skew_rate * control.step_size, slope), self.skew_limit)
+        return clip(add_scaled(skew, -self.skew_rate * control.step_size, slope), self.skew_limit)
 
     def move(self, theta: Theta, skew: torch.Tensor, potential: Potential, noise: Noise, control: Control) -> Theta:
         """Return theta - eps (I + S) g + sqrt(2 eps tau) N(0, I)."""
@@ -193,7 +193,7 @@ class NonReversibleHessian(AdaptiveNonReversible):
         followed = []
         for k in range(D.shape[1]):
             turned = curved[:, k] + pairs.times(skew, curved[:, k]) + pairs.only(k).times(torch.ones_like(skew[:, :1]), g)
-            followed.append(clip(D[:, k] - scale(control.step_size, turned), self.sensitivity_limit))
+            followed.append(clip(add_scaled(D[:, k], -control.step_size, turned), self.sensitivity_limit))
         return torch.stack(followed, dim=1) if followed else D
 
 

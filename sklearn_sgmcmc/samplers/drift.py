@@ -8,7 +8,19 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, not_negative, plus, positive, ratio, scale, sqrt
+from sklearn_sgmcmc.samplers._base import (
+    Law,
+    Sampler,
+    add_scaled,
+    average,
+    in_unit_interval,
+    not_negative,
+    plus,
+    positive,
+    ratio,
+    scale,
+    sqrt,
+)
 from sklearn_sgmcmc.samplers.langevin import langevin_move
 from sklearn_sgmcmc.samplers.preconditioned import PSGLD, preconditioned_move
 
@@ -93,14 +105,14 @@ class MSGLD(Sampler):
         a, b = self.bias_factor, self.smoothing
         theta, m = state
         g = potential.grad(theta)
-        drift = g + scale(a, m)
+        drift = add_scaled(g, a, m)
         if self.variant == "rescaled":
             drift = scale(1.0 / (1.0 + a), drift)
         moved = langevin_move(theta, drift, noise, control)
         if self.variant == "recipe" and (isinstance(a, torch.Tensor) or a != 0):  # at a = 0 the average drives nothing
             missing = ratio(2.0 * control.temperature, a * control.step_size)
-            g = g + scale(sqrt(missing), noise(theta))
-        return DriftState(moved, scale(b, m) + scale(1.0 - b, g))
+            g = add_scaled(g, sqrt(missing), noise(theta))
+        return DriftState(moved, average(b, m, g))
 
 
 class AdaptiveDriftState(NamedTuple):
@@ -156,7 +168,7 @@ class AdaptiveDrift(Sampler):
     def step(self, state: AdaptiveDriftState, potential: Potential, noise: Noise, control: Control) -> AdaptiveDriftState:
         """Advance by one step; A holds past gradients only."""
         g = potential.grad(state.theta)
-        pull = g + scale(self.bias_factor * potential.n_data, state.drift)
+        pull = add_scaled(g, self.bias_factor * potential.n_data, state.drift)
         square = state.square
         if self.preconditioner is None:
             moved = langevin_move(state.theta, pull, noise, control)
@@ -224,10 +236,10 @@ class ASGLD(AdaptiveDrift):
 
     def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
         """Return m / sqrt(V + l), m and V."""
-        m = scale(self.beta1, state.first) + scale(1.0 - self.beta1, g)
+        m = average(self.beta1, state.first, g)
         if self.matrix == "full":
             return self._remember_matrix(m, state.second, g)
-        V = scale(self.beta2, state.second) + scale(1.0 - self.beta2, g * g)
+        V = average(self.beta2, state.second, g * g)
         return m / plus(self.regularizer, V).sqrt(), m, V
 
     def _remember_matrix(self, m: Theta, V: torch.Tensor, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
@@ -279,7 +291,7 @@ class AdaMaxSGLD(AdaptiveDrift):
 
     def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
         """Return m / (u + l), m and u."""
-        m = scale(self.beta1, state.first) + scale(1.0 - self.beta1, g)
+        m = average(self.beta1, state.first, g)
         u = torch.maximum(scale(self.beta2, state.second), g.abs())
         return m / plus(self.regularizer, u), m, u
 
@@ -321,6 +333,6 @@ class AdadeltaSGLD(AdaptiveDrift):
 
     def remember(self, state: AdaptiveDriftState, g: Theta) -> tuple[Theta, Theta, torch.Tensor]:
         """Return A, E and X."""
-        E = scale(self.memory, state.first) + scale(1.0 - self.memory, g * g)
+        E = average(self.memory, state.first, g * g)
         A = (plus(self.regularizer, state.second) / plus(self.regularizer, E)).sqrt() * g
-        return A, E, scale(self.memory, state.second) + scale(1.0 - self.memory, A * A)
+        return A, E, average(self.memory, state.second, A * A)

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_noise_correction, exp, not_negative, positive, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, check_noise_correction, exp, not_negative, positive, scale, sqrt
 
 
 class KineticState(NamedTuple):
@@ -75,8 +75,9 @@ class SGHMC(Sampler):
         f, eps, tau = self.friction, control.step_size, control.temperature
         theta, r = state
         g = potential.grad(theta)
-        r = scale(1.0 - f, r) - scale(sqrt(eps), g) + scale(sqrt(2.0 * f * tau - eps * self.gradient_noise_variance), noise(theta))
-        return KineticState(theta + scale(sqrt(eps), r), r)
+        r = add_scaled(scale(1.0 - f, r), -sqrt(eps), g)
+        r = add_scaled(r, sqrt(2.0 * f * tau - eps * self.gradient_noise_variance), noise(theta))
+        return KineticState(add_scaled(theta, sqrt(eps), r), r)
 
 
 class SplittingState(NamedTuple):
@@ -139,11 +140,11 @@ class BAOAB(Sampler):
         for letter in self.word:
             share = 1.0 / self.word.count(letter)
             if letter == "A":
-                theta, fresh = theta + scale(share * h, r), False
+                theta, fresh = add_scaled(theta, share * h, r), False
             elif letter == "B":
                 g, fresh = (g if fresh else potential.grad(theta)), True
-                r = r - scale(share * h, g)
+                r = add_scaled(r, -share * h, g)
             else:
                 kept = exp(-share * self.friction)
-                r = scale(kept, r) + scale(sqrt((1.0 - kept * kept) * control.temperature), noise(theta))
+                r = add_scaled(scale(kept, r), sqrt((1.0 - kept * kept) * control.temperature), noise(theta))
         return SplittingState(theta, r, g if fresh else potential.grad(theta))

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, check_noise_correction, not_negative, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, check_noise_correction, not_negative, sqrt
 
 
 class LangevinState(NamedTuple):
@@ -20,7 +20,8 @@ class LangevinState(NamedTuple):
 def langevin_move(theta: Theta, drift: Theta, noise: Noise, control: Control, gradient_noise: Coefficient = 0.0) -> Theta:
     """Return theta - eps drift + N(0, 2 eps tau - eps^2 V), V the ``gradient_noise`` variance."""
     eps, tau = control.step_size, control.temperature
-    return theta - scale(eps, drift) + scale(sqrt(2.0 * eps * tau - eps * eps * gradient_noise), noise(theta))
+    moved = add_scaled(theta, -eps, drift)
+    return add_scaled(moved, sqrt(2.0 * eps * tau - eps * eps * gradient_noise), noise(theta))
 
 
 @dataclass(eq=False)

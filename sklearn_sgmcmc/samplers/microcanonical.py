@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, exp, positive, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, exp, positive, scale, sqrt
 
 FASTEST_GROWTH, FASTEST_CUT = 1.1, 0.5
 """Bounds of the factor by which a step size changes from one step to the next."""
@@ -89,11 +89,13 @@ class MCLMC(Sampler):
         tau, P = control.temperature, state.theta.shape[1]
         h = (P * control.step_size * tau * state.step_factor).sqrt()
         u, first = kick(state.velocity, state.gradient, 0.5 * h, tau)
-        theta = state.theta + scale(h, u)
+        theta = add_scaled(state.theta, h, u)
         value, gradient = potential.value_and_grad(theta)
         u, second = kick(u, gradient, 0.5 * h, tau)
         nu = sqrt((exp(2.0 / self.memory) - 1.0) / P)
-        after = state._replace(theta=theta, velocity=_unit(u + scale(nu, noise(theta))), gradient=gradient, value=value[:, None])
+        after = state._replace(
+            theta=theta, velocity=_unit(add_scaled(u, nu, noise(theta))), gradient=gradient, value=value[:, None]
+        )
         if self.energy_error is None or not control.adapt:
             return after
         return self._adapt(state, after, (after.value - state.value) / tau + first + second)

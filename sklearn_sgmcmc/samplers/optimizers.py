@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, plus, positive, scale
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, average, in_unit_interval, plus, positive, scale
 
 
 class SGDState(NamedTuple):
@@ -58,7 +58,7 @@ class SGD(Sampler):
 
     def step(self, state: SGDState, potential: Potential, noise: Noise, control: Control) -> SGDState:
         """Advance by one step."""
-        v = scale(self.momentum, state.velocity) - scale(control.step_size, potential.grad(state.theta))
+        v = add_scaled(scale(self.momentum, state.velocity), -control.step_size, potential.grad(state.theta))
         return SGDState(state.theta + v, v)
 
 
@@ -122,8 +122,8 @@ class Adam(Sampler):
         b1, b2 = self.beta1, self.beta2
         t = state.steps + 1
         g = scale(1.0 / potential.n_data, potential.grad(state.theta))
-        m = scale(b1, state.mean) + scale(1.0 - b1, g)
-        v = scale(b2, state.square) + scale(1.0 - b2, g * g)
+        m = average(b1, state.mean, g)
+        v = average(b2, state.square, g * g)
         m_hat = scale(1.0 / (1.0 - b1**t), m)
         v_hat = scale(1.0 / (1.0 - b2**t), v)
-        return AdamState(state.theta - scale(control.step_size, m_hat / plus(self.delta, v_hat.sqrt())), m, v, t)
+        return AdamState(add_scaled(state.theta, -control.step_size, m_hat / plus(self.delta, v_hat.sqrt())), m, v, t)

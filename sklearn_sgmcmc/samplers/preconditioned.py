@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, plus, positive, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, average, in_unit_interval, plus, positive, scale, sqrt
 
 
 class PreconditionedState(NamedTuple):
@@ -66,7 +66,7 @@ class PSGLD(Sampler):
         """Return V once the gradient ``g`` is in it, unless it is frozen."""
         if not adapt and self.adapt == "burn_in":
             return V
-        return scale(self.decay, V) + scale(1.0 - self.decay, scale(1.0 / n_data, g).square())
+        return average(self.decay, V, scale(1.0 / n_data, g).square())
 
     def metric(self, V: Theta) -> Theta:
         """Return G = 1 / (l + sqrt V)."""
@@ -86,4 +86,4 @@ class PSGLD(Sampler):
 def preconditioned_move(theta: Theta, drift: Theta, G: Theta, noise: Noise, control: Control) -> Theta:
     """Return theta - eps G drift + sqrt(2 eps tau G) N(0, I), G diagonal (C, P)."""
     eps, tau = control.step_size, control.temperature
-    return theta - scale(eps, G * drift) + scale(sqrt(2.0 * eps * tau), G.sqrt() * noise(theta))
+    return add_scaled(add_scaled(theta, -eps, G * drift), sqrt(2.0 * eps * tau), G.sqrt() * noise(theta))

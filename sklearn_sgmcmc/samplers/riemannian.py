@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, plus, positive, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, average, in_unit_interval, plus, positive, scale, sqrt
 from sklearn_sgmcmc.samplers.preconditioned import preconditioned_move
 
 InverseMetric = Callable[[Theta], torch.Tensor]
@@ -99,7 +99,7 @@ class SGRLD(Sampler):
         if self.inverse_metric is not None:
             return RiemannianState(self._move(theta, g, self.inverse_metric, noise, control), F)
         if control.adapt or self.adapt == "always":
-            F = scale(self.decay, F) + scale(1.0 - self.decay, self._per_datum(theta, potential))
+            F = average(self.decay, F, self._per_datum(theta, potential))
         K = plus(self.regularizer, F).reciprocal()
         return RiemannianState(preconditioned_move(theta, g, K, noise, control), F)
 
@@ -118,8 +118,8 @@ class SGRLD(Sampler):
         else:
             root = torch.linalg.cholesky(K)
             injected = (root @ noise(theta)[:, :, None])[..., 0]
-            moved = theta - scale(eps, (K @ g[:, :, None])[..., 0]) + scale(sqrt(2.0 * eps * tau), injected)
-        return moved + scale(eps * tau, Gamma)
+            moved = add_scaled(add_scaled(theta, -eps, (K @ g[:, :, None])[..., 0]), sqrt(2.0 * eps * tau), injected)
+        return add_scaled(moved, eps * tau, Gamma)
 
 
 def divergence(inverse_metric: InverseMetric, theta: Theta) -> Theta:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, in_unit_interval, plus, positive, ratio, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, average, in_unit_interval, plus, positive, ratio, scale, sqrt
 from sklearn_sgmcmc.samplers.thermostat import RUNAWAY_ADVICE, is_runaway
 
 
@@ -40,9 +40,9 @@ class Santa(Sampler):
     h = eps G^2 lambda, if that exists. V starts at the mean over parameters of the first squared gradient (the paper has 0: long
     first steps).
 
-    The published noise has a = sqrt(eps) G_old, the only power of eps that agrees with the continuous equation. It fades as
-    data grow (eps = learning_rate / N), and alpha, which follows it by eps tau a step at most, with it: the chain then keeps the heat of
-    its burn-in. A fixed a, as in SGNHT, does not.
+    The published noise has a = sqrt(eps) G_old, the only power of eps that agrees with the continuous equation. It fades as the
+    data grow (eps = learning_rate / N), and alpha, which follows it by eps tau a step at most, with it: the chain then keeps the
+    heat of its burn-in. A fixed a, as in SGNHT, does not.
 
     Source: Chen, Carlson, Gan, Li & Carin 2016, Algorithms 1 (Euler) and 2 (symmetric splitting), V per datum.
 
@@ -132,7 +132,7 @@ class Santa(Sampler):
         g = potential.grad(state.theta)
         V = state.square
         if control.adapt or self.adapt == "always":
-            V = scale(self.decay, V) + scale(1.0 - self.decay, scale(1.0 / potential.n_data, g).square())
+            V = average(self.decay, V, scale(1.0 / potential.n_data, g).square())
         G = self._metric(V)
         kick = self._kick(state, g, G, noise, control)
         advance = self._euler if self.scheme == "euler" else self._splitting
@@ -143,7 +143,7 @@ class Santa(Sampler):
         r = state.momentum
         alpha = state.friction + self._heating(r, control, share=1.0)
         r = r - alpha * r + kick
-        return state.theta + scale(sqrt(control.step_size), G * r), r, alpha
+        return add_scaled(state.theta, sqrt(control.step_size), G * r), r, alpha
 
     def _splitting(self, state: SantaState, kick: Theta, G: Theta, control: Control) -> tuple[Theta, Theta, Theta]:
         """Return theta, r and alpha by Algorithm 2."""
@@ -160,10 +160,10 @@ class Santa(Sampler):
         """Return -sqrt(eps) G g, the noise, and the correction for a changing metric if asked for."""
         eps, tau = control.step_size, control.temperature
         injected = scale(sqrt(2.0 * tau), self._noise_level(state.metric, control).sqrt() * noise(g))
-        kick = injected - scale(sqrt(eps), G * g)
+        kick = add_scaled(injected, -sqrt(eps), G * g)
         if not self.metric_correction:
             return kick
-        return kick + scale(tau, (1.0 - state.metric / G) / state.momentum)
+        return add_scaled(kick, tau, (1.0 - state.metric / G) / state.momentum)
 
     def _heating(self, r: Theta, control: Control, *, share: float) -> Theta:
         """Return a share of k (r^2 / tau - 1), and 0 where tau = 0: in refinement the friction stands still."""

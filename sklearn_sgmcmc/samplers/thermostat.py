@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, ratio, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, ratio, scale, sqrt
 
 RUNAWAY_ADVICE = (
     "the friction ran away above 1: the noise of the gradients exceeds what a thermostat can absorb, 2 a + eps s2 / tau <= 1 "
@@ -85,9 +85,9 @@ class SGNHT(Sampler):
         """Advance by one step."""
         eps, tau = control.step_size, control.temperature
         theta, r, alpha = state
-        injected = scale(sqrt(2.0 * self.noise_level * tau), noise(theta))
-        r = r - alpha * r - scale(sqrt(eps), potential.grad(theta)) + injected
-        return ThermostatState(theta + scale(sqrt(eps), r), r, alpha + self._heating(r, eps, tau))
+        r = add_scaled(r - alpha * r, -sqrt(eps), potential.grad(theta))
+        r = add_scaled(r, sqrt(2.0 * self.noise_level * tau), noise(theta))
+        return ThermostatState(add_scaled(theta, sqrt(eps), r), r, alpha + self._heating(r, eps, tau))
 
     def _heating(self, r: Theta, eps: Coefficient, tau: Coefficient) -> torch.Tensor:
         """Return k (|r|^2 / (P tau) - 1), and 0 where tau = 0: there alpha would only ratchet upwards."""
