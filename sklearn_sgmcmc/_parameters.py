@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
 import torch
 
 
@@ -24,9 +25,9 @@ class Parameters:
         value = getattr(self, name)
         try:
             number = not (value is None or isinstance(value, str | Parameters) or callable(value))
-            finite = not number or bool(torch.isfinite(torch.as_tensor(value)).all())
-            ok = finite and not isinstance(value, bool) and bool(torch.as_tensor(holds(value)).all())
-        except (TypeError, RuntimeError, ValueError):
+            finite = not number or bool(torch.isfinite(torch.as_tensor(value, dtype=torch.float64)).all())
+            ok = finite and not isinstance(value, bool | np.bool_ | np.ndarray) and bool(torch.as_tensor(holds(value)).all())
+        except (AttributeError, TypeError, RuntimeError, ValueError):
             ok = False
         if not ok:
             default = next(field.default for field in dataclasses.fields(self) if field.name == name)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,5 +79,13 @@ def _join(results: Sequence[RunResult]) -> RunResult:
         torch.cat([result.diverged_at for result in results]),
         torch.cat([result.ran_away for result in results]),
         torch.cat([result.step_size for result in results]),
-        type(results[0].state)(*(torch.cat(parts) for parts in zip(*(result.state for result in results), strict=True))),
+        _join_states([result.state for result in results]),
     )
+
+
+def _join_states(states: Sequence[Any]) -> Any:
+    """Return the samplers' last states as one; None if runs ended in different stages, whose states do not fit together."""
+    fields = list(zip(*states, strict=True))
+    if any(part.shape[1:] != parts[0].shape[1:] for parts in fields for part in parts):
+        return None
+    return type(states[0])(*(torch.cat(parts) for parts in fields))

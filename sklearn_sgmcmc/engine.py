@@ -56,15 +56,13 @@ class Stage:
 
     def check(self) -> None:
         """Raise ValueError if the sampler is not defined all along the stage."""
-        largest, least = (torch.as_tensor(value) for value in (self.step_size, self.temperature))
         if self.posterior.n_params < self.sampler.min_params:
             raise ValueError(
                 f"{type(self.sampler).__name__} needs at least {self.sampler.min_params} parameters, and there are "
                 f"{self.posterior.n_params}: use another sampler."
             )
         self.sampler.check_run(
-            float(largest.max()) * float(self.timeline.step_size.max()),
-            float(least.min()) * float(self.timeline.temperature.min()),
+            self.step_size * float(self.timeline.step_size.max()), self.temperature * float(self.timeline.temperature.min())
         )
 
     def step_control(self) -> StepControl | None:
@@ -82,7 +80,7 @@ class RunResult:
     diverged_at : (C,) step by which a chain was seen not to be finite or to have run away, or -1.
     ran_away : (C,) whether a diverged chain was last seen where its sampler has no law.
     step_size : (C, 1) float64, the step size before the schedule's multiplier at the end of the run.
-    state : the sampler's last state.
+    state : the sampler's last state; None where parts of a run ended in different stages.
     """
 
     draws: torch.Tensor

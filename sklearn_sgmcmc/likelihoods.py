@@ -25,7 +25,8 @@ NOISE_FLOOR = 1e-3
 @lru_cache(maxsize=64)
 def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Return numbers as a tensor that is copied to the device once, not at every step."""
-    return torch.tensor(values, dtype=dtype, device=device)
+    with torch.inference_mode(False):  # a prediction may run in that mode, and a later fit take its constant from here
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 class Likelihood(Protocol):

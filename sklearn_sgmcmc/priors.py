@@ -24,6 +24,8 @@ Scale: TypeAlias = Coefficient | tuple[float, ...] | list[float]
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 LARGEST_LOG_ODDS = 80.0
 """Beyond, exp would leave float32, and torch's exp takes ten times as long; exp(-80) is nothing even times 1 / s0^2 <= 1e12."""
+PEAK = 0.5
+"""Width of a peak's core as a share of its scale: steps within it keep eps times the curvature below 1/8 at temperature 1."""
 SCALE_RULE = "a number between 1e-6 and 1e6, or one such number per layer"
 
 
@@ -51,12 +53,13 @@ class Density:
     threshold : (1, P) float64 (or one row per chain), absolute values below which a parameter belongs to the prior's spike; 0 for
         those that have none, None if no parameter has one.
     prune : whether predictions set the parameters below their threshold to 0.
-    narrowest_spike : least standard deviation of a spike, inf if there is none.
+    narrowest_core : least width of a core that steps must resolve (a spike's standard deviation, the width of a peak), inf if the
+        density has none but its curvature.
     """
 
     threshold: torch.Tensor | None = None
     prune: bool = False
-    narrowest_spike: float = math.inf
+    narrowest_core: float = math.inf
 
     def __init__(self, scale: torch.Tensor) -> None:
         self.initial_scale = scale.amax(0) if scale.ndim else scale
@@ -189,6 +192,7 @@ class LaplaceDensity(Density):
 
     def __init__(self, scale: torch.Tensor) -> None:
         super().__init__(scale)
+        self.narrowest_core = PEAK * float(scale.min())
         self._rate = Constant(1.0 / scale)
         self._log_norm = Constant((2.0 * scale).log())
 
@@ -233,6 +237,7 @@ class StudentTDensity(Density):
 
     def __init__(self, scale: torch.Tensor, df: torch.Tensor) -> None:
         super().__init__(scale)
+        self.narrowest_core = PEAK * float((scale * (df / (df + 1.0)).sqrt()).min())  # the curvature at 0 is (df + 1) / (df s^2)
         self._power = Constant(df + 1.0)
         self._spread = Constant(df * scale * scale)
         self._log_norm = Constant(
@@ -307,7 +312,7 @@ class SpikeSlabDensity(Density):
     ) -> None:
         super().__init__(slab)
         self.prune = prune
-        self.narrowest_spike = float(spike.min())
+        self.narrowest_core = float(spike.min())
         spike = torch.where(is_weight.unsqueeze(0), spike, slab)
         slab_precision, spike_precision = slab.square().reciprocal(), spike.square().reciprocal()
         log_odds = (share * spike / ((1.0 - share) * slab)).log()  # of the slab at w = 0

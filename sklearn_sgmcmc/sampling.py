@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from sklearn_sgmcmc._checks import check_integer, check_real
 from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
@@ -20,6 +22,8 @@ from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES, Schedule, Timeline
 from sklearn_sgmcmc.threads import one_thread
+
+FLOATS = (torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,10 @@ class FunctionPotential:
     def value(self, theta: Theta) -> PerChain:
         """Return U, shape (C,), float64."""
         value = self.function(theta)
-        if value.shape != theta.shape[:1]:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.shape != theta.shape[:1]:
             raise ValueError(
-                f"potential returned the shape {tuple(value.shape)} for theta of shape {tuple(theta.shape)}: "
-                "it must return one number per chain, (C,)."
+                f"potential returned {_described(value)} for theta of shape {tuple(theta.shape)}: "
+                "it must return one floating-point number per chain, a tensor of shape (C,)."
             )
         return value.double()
 
@@ -64,11 +68,12 @@ class FunctionPotential:
         if self.gradient is None:
             return self.value_and_grad(theta)[1]
         gradient = self.gradient(theta)
-        if gradient.shape != theta.shape:
+        if not isinstance(gradient, torch.Tensor) or not gradient.is_floating_point() or gradient.shape != theta.shape:
             raise ValueError(
-                f"gradient returned the shape {tuple(gradient.shape)} for theta of shape {tuple(theta.shape)}: they must agree."
+                f"gradient returned {_described(gradient)} for theta of shape {tuple(theta.shape)}: "
+                "it must return a floating-point tensor of that shape."
             )
-        return gradient
+        return gradient.to(theta.dtype)
 
     def value_and_grad(self, theta: Theta) -> tuple[PerChain, Theta]:
         """Return both."""
@@ -77,13 +82,23 @@ class FunctionPotential:
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
             value = self.value(leaf)
+            if not value.requires_grad:
+                raise ValueError(
+                    "potential has no gradient by automatic differentiation: it does not depend on theta, or leaves torch "
+                    "(numpy, detach). Write it in torch, or give gradient=..."
+                )
             return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
 
     def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
         """Return the Hessian of U at ``theta`` times several vectors, (C, F, P)."""
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
-            gradient = torch.autograd.grad(self.value(leaf).sum(), leaf, create_graph=True)[0]
+            value = self.value(leaf)
+            if not value.requires_grad:
+                raise ValueError("potential has no Hessian by automatic differentiation: write it in torch for this sampler.")
+            gradient = torch.autograd.grad(value.sum(), leaf, create_graph=True)[0]
+            if not gradient.requires_grad:  # a linear potential
+                return torch.zeros_like(vectors)
             products = [
                 torch.autograd.grad((gradient * vector).sum(), leaf, retain_graph=True)[0] for vector in vectors.unbind(dim=1)
             ]
@@ -149,11 +164,32 @@ def sample(
     >>> draws.values.shape, bool(abs(draws.values.var() - 1) < 0.1)
     (torch.Size([200, 64, 2]), True)
     """
-    if not isinstance(theta0, torch.Tensor) or theta0.ndim != 2 or not theta0.is_floating_point():
+    with torch.inference_mode(False), one_thread():
+        return _sample(
+            potential, theta0, sampler, step_size, schedule, n_steps, temperature, burn_in, n_draws, random_state, gradient
+        )
+
+
+def _sample(
+    potential: Callable[[Theta], PerChain],
+    theta0: Theta,
+    sampler: str | Sampler,
+    step_size: Coefficient,
+    schedule: str | Schedule,
+    n_steps: int,
+    temperature: Coefficient,
+    burn_in: float,
+    n_draws: int,
+    random_state: int,
+    gradient: Callable[[Theta], Theta] | None,
+) -> Draws:
+    """Do what ``sample`` says."""
+    if not isinstance(theta0, torch.Tensor) or theta0.ndim != 2 or theta0.dtype not in FLOATS or theta0.numel() == 0:
         raise ValueError(
-            f"theta0 must be a floating-point tensor of shape (C, P), chains by parameters, and is {_described(theta0)}; "
+            f"theta0 must be a float32 or float64 tensor of shape (C, P), chains by parameters, and is {_described(theta0)}; "
             "use torch.zeros(1, P) for one chain."
         )
+    theta0 = theta0.detach().clone()
     chosen, timeline = _plan(sampler, schedule, n_steps, burn_in, n_draws)
     eps, tau = _column("step_size", step_size, theta0), _column("temperature", temperature, theta0)
     _check_controls(chosen, timeline, eps, tau)
@@ -162,16 +198,35 @@ def sample(
     blocks = range(-(-len(theta0) // BLOCK))
     seed = check_integer("random_state", random_state, low=0, fix="0 is the default")
     noise = BlockNoise(noise_generators((seed,), blocks, theta0.device))
-    with torch.inference_mode(False), one_thread():
-        result = run([Stage(chosen, timeline, target, eps, tau)], theta0, repeat(None), noise, watch_every_step=True)
+    _spread_fields(chosen, theta0)
+    result = run([Stage(chosen, timeline, target, eps, tau)], theta0, repeat(None), noise, watch_every_step=True)
     _check_alive(result, chosen, eps)
+    accepted = getattr(result.state, "accepted", None)
+    if accepted is not None and bool((accepted == 0).any()):
+        warnings.warn(
+            f"{type(chosen).__name__} accepted none of its {n_steps} proposals in {int((accepted == 0).sum())} of {len(theta0)} "
+            f"chains: all their draws are equal. Use a step_size below {float(torch.as_tensor(eps).min()):g}.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     return Draws(result.draws, result.potential_curve, result.step_size, result.state)
+
+
+def _spread_fields(sampler: Sampler, theta: Theta) -> None:
+    """Check that each tensor among the hyperparameters has one row per chain, and bring it to float64 on the device of the run."""
+    for name, value in sampler.get_params(deep=False).items():
+        if isinstance(value, Sampler):
+            inner = dataclasses.replace(value)  # type: ignore[type-var]  # every sampler is a dataclass
+            _spread_fields(inner, theta)
+            setattr(sampler, name, inner)
+        elif isinstance(value, torch.Tensor) and name != "skew":
+            setattr(sampler, name, _column(f"{type(sampler).__name__}.{name}", value, theta))
 
 
 def _plan(sampler: str | Sampler, schedule: str | Schedule, n_steps: int, burn_in: float, n_draws: int) -> tuple[Sampler, Timeline]:
     """Return a checked copy of the sampler, and the run laid out step by step."""
     chosen = SAMPLERS[sampler]() if isinstance(sampler, str) and sampler in SAMPLERS else sampler
-    if not isinstance(chosen, Sampler):
+    if not isinstance(chosen, Sampler) or type(chosen) is Sampler:
         raise ValueError(f"sampler={sampler!r} is not known; choose one of {', '.join(SAMPLERS)} or pass a Sampler object.")
     plan = SCHEDULES[schedule]() if isinstance(schedule, str) and schedule in SCHEDULES else schedule
     if not isinstance(plan, Schedule):
@@ -197,7 +252,8 @@ def _check_controls(sampler: Sampler, timeline: Timeline, eps: Coefficient, tau:
         raise ValueError(f"temperature={tau!r} must be >= 0 for every chain; 1 samples exp(-U).")
     if least * timeline.temperature.min() == 0 and not sampler.allows_zero_temperature:
         raise ValueError(
-            f"temperature={tau!r} with this schedule reaches 0, where {type(sampler).__name__} is not defined; keep both positive."
+            f"temperature={tau!r} with this schedule reaches 0, where {type(sampler).__name__} is not defined; keep both positive, "
+            "or use another schedule."
         )
 
 
@@ -211,9 +267,13 @@ def _check_alive(result: RunResult, sampler: Sampler, eps: Coefficient) -> None:
     if bool(result.ran_away[dead.tolist()].all()):
         raise ValueError(f"{names} diverged at step {step}: {sampler.runaway_advice}.")
     raise ValueError(
-        f"{names} stopped being finite at step {step}; try a step_size below {float(torch.as_tensor(eps).min()):g}, "
-        "or look for NaN in the potential."
+        f"{names} stopped being finite at step {step}; try a step_size below {_of(eps, dead):g}, or look for NaN in the potential."
     )
+
+
+def _of(value: Coefficient, chains: NDArray[np.int64]) -> float:
+    """Return the least of a coefficient's values for some chains."""
+    return float(value[chains.tolist()].min()) if isinstance(value, torch.Tensor) else value
 
 
 def _column(name: str, value: Coefficient, theta: Theta) -> Coefficient:
@@ -229,7 +289,7 @@ def _column(name: str, value: Coefficient, theta: Theta) -> Coefficient:
 def _described(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"a {value.dtype} tensor of shape {tuple(value.shape)}"
-    return f"{value!r}"
+    return f"{value!r} ({type(value).__name__})"
 
 
 def _check_start(potential: FunctionPotential, theta0: Theta) -> None:

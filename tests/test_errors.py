@@ -9,9 +9,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
-from sklearn_sgmcmc.priors import Normal, PriorSwitch, SpikeSlab, StudentT
-from sklearn_sgmcmc.samplers import MSGLD, SGHMC, SGLD
-from sklearn_sgmcmc.schedules import Cyclical
+from sklearn_sgmcmc.priors import Normal, Prior, PriorSwitch, SpikeSlab, StudentT
+from sklearn_sgmcmc.samplers import MSGLD, SGHMC, SGLD, SGNHT, Sampler, Santa
+from sklearn_sgmcmc.schedules import Cyclical, Polynomial
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(40, 3)
@@ -249,3 +249,59 @@ def test_bad_coverage_is_refused(coverage):
 def test_class_weights_that_leave_nothing_are_refused():
     with pytest.raises(ValueError, match="class_weight="):
         BayesianMLPClassifier(class_weight={0: 0.0, 1: 0.0}, **FAST).fit(X, LABEL)
+
+
+def test_chains_that_die_in_different_stages_do_not_depend_on_the_number_of_workers():
+    rng = np.random.RandomState(0)
+    X = rng.randn(30, 3)
+    model = BayesianMLPRegressor(
+        (4,),
+        sampler="sgld",
+        learning_rate=4.0,
+        noise="heteroscedastic",
+        n_chains=8,
+        max_iter=60,
+        n_draws=3,
+        random_state=0,
+        n_jobs=2,
+    )
+    with pytest.raises(ValueError, match=r"learning_rate=4.0 diverged"):
+        model.fit(X, X[:, 0])
+
+
+def test_mala_that_accepts_nothing_is_told_to_decrease_the_learning_rate():
+    rng = np.random.RandomState(0)
+    X = rng.randn(30, 3)
+    model = BayesianMLPClassifier((4,), sampler="mala", learning_rate=1e4, max_iter=60, n_draws=20, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"so large that a chain accepts no proposal.* Decrease it"):
+        model.fit(X, X[:, 0] > 0)
+
+
+def test_predicting_in_inference_mode_does_not_disturb_a_later_fit():
+    rng = np.random.RandomState(0)
+    X = rng.randn(30, 3).astype(np.float32)
+    model = BayesianMLPRegressor((4,), noise=0.5173, max_iter=20, random_state=0).fit(X, X[:, 0])
+    with torch.inference_mode():
+        model.predict(X, return_std=True)
+    model.set_params(sampler="nr_sgld_hessian").fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"sampler": SGNHT(noise_level=np.array(0.1))}, "SGNHT.noise_level=array"),
+        ({"sampler": MSGLD(np.array([1.0, 1.0])), "bias_factor": 1.0}, "MSGLD.bias_factor=array"),
+        ({"prior": Normal(np.array([1.0, 1.0])), "prior_scale": 1.0}, "Normal.scale=array"),
+        ({"sampler": "sgd", "temperature": np.array([0, 1])}, "temperature=array"),
+        ({"sampler": Sampler()}, "sampler=.* is not known"),
+        ({"prior": Prior()}, "prior=.* is not known"),
+    ],
+)
+def test_arrays_and_base_classes_are_refused_by_name(params, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianMLPRegressor((4,), max_iter=10, **params).fit(np.eye(4), np.arange(4.0))
+
+
+def test_large_schedule_fields_and_numpy_flags_pass():
+    BayesianMLPRegressor((4,), max_iter=30, schedule=Polynomial(offset=1e300), verbose=np.False_).fit(np.eye(4), np.arange(4.0))
+    BayesianMLPRegressor((4,), max_iter=30, sampler=Santa(metric_correction=np.False_)).fit(np.eye(4), np.arange(4.0))

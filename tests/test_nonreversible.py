@@ -97,6 +97,10 @@ def test_few_free_pairs_are_spread_over_the_parameters():
     assert free_pairs(101, 4, CPU)[1].tolist() == [12, 37, 62, 87]
 
 
+def test_few_free_pairs_of_many_parameters_cost_nothing():
+    assert len(free_pairs(10**9, 4, CPU)[0]) == 4
+
+
 @pytest.mark.parametrize("n_pairs", [2, 6, 15])
 def test_pairs_multiply_as_their_dense_skew_matrix(n_pairs):
     pairs = SkewPairs(*free_pairs(7, n_pairs, CPU))

@@ -497,3 +497,15 @@ def test_a_chain_that_keeps_all_weights_in_the_slab_has_not_diverged():
     prior = PriorSwitch(after=SpikeSlab(spike_scale=1e-5, slab_probability=1e-7))
     model = BayesianMLPClassifier(prior=prior, **(FAST | {"hidden_layer_sizes": (50,)})).fit(X, LABEL)
     assert model.sparsity_ > 0.9
+
+
+@pytest.mark.parametrize("prior", [Laplace(0.01), Laplace(1e-3), StudentT(1e-3)], ids=repr)
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
+def test_default_steps_resolve_the_peak_of_a_narrow_prior(prior, sampler):
+    """Weights of constant columns keep their prior: E |w| / scale is 1 for Laplace, 1 for Student t with 4 degrees of freedom."""
+    rng = np.random.RandomState(0)
+    X = np.column_stack([rng.randn(200, 1), np.ones((200, 8))])
+    settings = {"n_chains": 32, "max_iter": 2000, "n_draws": 50, "random_state": 0}
+    model = BayesianMLPClassifier((), prior=prior, sampler=sampler, **settings).fit(X, X[:, 0] > 0)
+    weights = model.draws_.reshape(-1, 2, 10)[:, :, 1:9]
+    assert np.abs(weights).mean() / prior.scale == pytest.approx(1.0, rel=0.12)  # the step's bias of 1/16, and Monte Carlo

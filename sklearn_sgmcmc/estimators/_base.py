@@ -123,7 +123,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         result = sample_chains(job, settings.n_jobs)
         alive = _alive(settings, posterior, job, result, rows.n_data)
         self._store(settings, rows, job, result, alive)
-        _check_spike(settings, job, result.step_size[alive], rows.n_data)
+        _check_core(settings, job, result.step_size[alive], rows.n_data)
         self._review(rows)
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
@@ -216,12 +216,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         self.potential_curve_ = result.potential_curve[:, alive].cpu().numpy()
         self.learning_rate_ = rates if (rates != rates[0]).any() else float(rates[0])
         if len(self.draws_) > 1 and (self.draws_ == self.draws_[0]).all(axis=(0, 2)).any():
-            warnings.warn(
-                f"learning_rate={self.learning_rate_} is so small, or the schedule makes it so small, that a chain does not move: "
-                "all its draws are equal. Increase it, or decay it less.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            seen = "is so small, or the schedule makes it so small, that a chain does not move: all its draws are equal"
+            advice = "Increase it, or decay it less"
+            if hasattr(result.state, "accepted") and bool((result.state.accepted[alive] == 0).any()):
+                seen, advice = "is so large that a chain accepts no proposal: all its draws are equal", "Decrease it"
+            warnings.warn(f"learning_rate={self.learning_rate_} {seen}. {advice}.", ConvergenceWarning, stacklevel=4)
         self._threshold, self._prune = _threshold(cast(Posterior, job.stages[-1].posterior))
         self.effective_temperature_ = _effective_temperature(settings, job.stages[-1].timeline)
         self.n_steps_ = n_steps
@@ -332,7 +331,7 @@ def _stages(
             sampler=settings.sampler,
             timeline=part,
             posterior=target,
-            step_size=step_size if owned else min(step_size, _spike_limit(target, part, settings.temperature)),
+            step_size=step_size if owned else min(step_size, _core_limit(target, part, settings.temperature)),
             temperature=settings.temperature,
             caution=None if owned else CLOSE if target.likelihood.stiff or full_batch else NOISY,
         )
@@ -370,28 +369,36 @@ def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
     return first.network.widen_outputs(weights, HeteroscedasticNoise.raw_from_sd(sd))
 
 
-def _spike_limit(posterior: Posterior, timeline: Timeline, temperature: float) -> float:
-    """Return the largest step size, before the schedule's multiplier, that samples the prior's spike rightly; inf without one.
+def _core_limit(posterior: Posterior, timeline: Timeline, temperature: float) -> float:
+    """Return the largest step size, before the schedule's multiplier, that samples the prior's core rightly; inf without one.
 
-    At every step eps / s0^2 <= 1 (the spike's curvature) and sqrt(2 eps tau) <= s0 (the noise of one step stays within it).
+    At every step eps / s0^2 <= 1 (the core's curvature) and sqrt(2 eps tau) <= s0 (the noise of one step stays within it).
     """
     strain = timeline.step_size * np.maximum(1.0, 2.0 * temperature * timeline.temperature)
-    return posterior.density.narrowest_spike**2 / float(strain.max())
+    return posterior.density.narrowest_core**2 / float(strain.max())
 
 
-def _check_spike(settings: Settings, job: ChainJob, step_size: torch.Tensor, n_data: float) -> None:
-    """Warn if the steps of the last stage are too long for the prior's spike; ``step_size`` is that of each chain."""
+def _check_core(settings: Settings, job: ChainJob, step_size: torch.Tensor, n_data: float) -> None:
+    """Warn if the steps of the last stage are too long for the prior's core; ``step_size`` is that of each chain."""
     stage = job.stages[-1]
     density = cast(Posterior, stage.posterior).density
-    limit = _spike_limit(cast(Posterior, stage.posterior), stage.timeline, settings.temperature)
+    limit = _core_limit(cast(Posterior, stage.posterior), stage.timeline, settings.temperature)
     excess = float(step_size.max()) / limit
     if settings.sampler.stability_limit is None or excess <= 1.0 + 1e-9:
         return
-    spike = density.narrowest_spike
+    core, wider = density.narrowest_core, 1.005 * math.sqrt(excess)
+    rate = f"learning_rate<={0.995 * limit * settings.unit(n_data):.3g}"
+    if density.threshold is None:
+        message = (
+            f"a prior as narrow as {settings.prior!r}: its steps leave the core. Use {rate}, or a scale {wider:.3g} times as wide."
+        )
+    else:
+        message = (
+            f"the prior's spike of scale {core:.3g}: its steps leave the spike, so that too few weights are found in it. "
+            f"Use {rate}, or spike_scale>={wider * core:.3g}."
+        )
     warnings.warn(
-        f"learning_rate={settings.learning_rate} is too large for the prior's spike of scale {spike:.3g}: its steps leave the "
-        f"spike, so that too few weights are found in it. Use learning_rate<={0.995 * limit * settings.unit(n_data):.3g}, or "
-        f"spike_scale>={1.005 * spike * math.sqrt(excess):.3g}.",
+        f"learning_rate={settings.learning_rate} is too large for {message}",
         ConvergenceWarning,
         stacklevel=4,
     )

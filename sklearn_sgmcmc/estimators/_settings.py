@@ -109,7 +109,7 @@ def resolve(estimator: Any) -> Settings:
 
 def _object(name: str, value: Any, base: type[P], registry: Mapping[str, type[P]]) -> P:
     """Return a named object, or a copy of the one given."""
-    if isinstance(value, base):
+    if isinstance(value, base) and type(value) is not base:
         for field, content in value.get_params().items():
             if isinstance(content, torch.Tensor) and field != "skew":
                 raise ValueError(
@@ -127,6 +127,7 @@ def _object(name: str, value: Any, base: type[P], registry: Mapping[str, type[P]
 
 def _sampler(value: Any, bias_factor: Any) -> Sampler:
     sampler = _object("sampler", value, Sampler, SAMPLERS)
+    sampler.check()
     if bias_factor is not None:
         bias_factor = check_real("bias_factor", bias_factor, rule="a number >= 0 or None", fix="0 is plain SGLD")
         sampler = _with_bias(value, sampler, bias_factor)
@@ -168,7 +169,7 @@ def _with_bias(value: Any, sampler: Sampler, bias_factor: float) -> Sampler:
 
 def _temperature(value: Any, sampler: Sampler) -> float:
     if sampler.law == "optimiser":
-        if value not in (None, 0):
+        if value is not None and not (np.ndim(value) == 0 and value == 0):
             raise ValueError(
                 f"temperature={value!r} means nothing to {type(sampler).__name__}, an optimiser without noise: "
                 "use temperature=None or 0, or a sampler."
@@ -181,6 +182,7 @@ def _temperature(value: Any, sampler: Sampler) -> float:
 
 def _prior(value: Any, scale: Any) -> Prior:
     prior = _object("prior", value, Prior, PRIORS)
+    prior.check()
     if scale is not None:
         scale = check_real("prior_scale", scale, rule="a number > 0 or None", fix="None is the prior's own, 1.0", open_low=True)
         if not hasattr(prior, "scale"):
@@ -226,7 +228,7 @@ def _burn_in(value: Any) -> float:
 def _n_jobs(value: Any) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value == 0:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral) or value == 0:
         raise ValueError(f"n_jobs={value!r} must be None or an integer other than 0; -1 takes all cores.")
     return int(value)
 
@@ -249,6 +251,6 @@ def _device(value: Any) -> torch.device:
 
 
 def _verbose(value: Any) -> int:
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return int(value)
     return check_integer("verbose", value, low=0, fix="0 is silent, 1 shows a progress bar")

@@ -58,8 +58,8 @@ class Sampler(Parameters):
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
 
-    def check_run(self, largest_step: float, least_temperature: float) -> None:
-        """Raise ValueError if the sampler is not defined somewhere on a run with these extremes of its controls."""
+    def check_run(self, largest_step: Coefficient, least_temperature: Coefficient) -> None:
+        """Raise ValueError if the sampler is not defined somewhere on a run with these extremes of each chain's controls."""
 
     def effective_temperature(self, temperature: float) -> float | None:
         """Return the temperature that the chain really samples at as epsilon -> 0, or None if there is no such number."""
@@ -140,14 +140,15 @@ def ratio(numerator: Coefficient, denominator: Coefficient) -> Coefficient:
     return numerator / denominator if denominator > 0 else 0.0
 
 
-def check_noise_correction(sampler: Any, budget: Coefficient, largest_step: float, least_temperature: float) -> None:
+def check_noise_correction(sampler: Any, budget: Coefficient, largest_step: Coefficient, least_temperature: Coefficient) -> None:
     """Raise ValueError if eps V exceeds ``budget`` tau, the noise of the gradients what may be injected, somewhere on a run."""
-    variance, share = (torch.as_tensor(value, dtype=torch.float64) for value in (sampler.gradient_noise_variance, budget))
-    if not bool((largest_step * variance <= share * least_temperature).all()):
-        largest = float((share * least_temperature / variance).min())
+    values = (sampler.gradient_noise_variance, budget, largest_step, least_temperature)
+    variance, share, step, tau = (torch.as_tensor(value, dtype=torch.float64) for value in values)
+    if not bool((step * variance <= share * tau).all()):
+        largest = float((share * tau / variance).min())
         raise ValueError(
             f"{type(sampler).__name__}.gradient_noise_variance={sampler.gradient_noise_variance!r} times step_size must not exceed "
-            f"{float(share.min()):g} * temperature all along the run, whose least temperature is {least_temperature:g}; "
+            f"{float(share.min()):g} * temperature all along the run, whose least temperature is {float(tau.min()):g}; "
             f"the largest admissible step_size is {largest:.3g} (a learning_rate of N times that)."
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -20,9 +21,12 @@ def free_pairs(n_params: int, n_pairs: int, device: torch.device) -> tuple[torch
 
     Up to P - 1 pairs are neighbours (j + 1, j), spread evenly over the parameters; more also take pairs further apart.
     """
-    pairs = [(j + distance, j) for distance in range(1, n_params) for j in range(n_params - distance)][: max(n_pairs, n_params - 1)]
     if n_pairs < n_params - 1:
-        pairs = [pairs[(2 * k + 1) * (n_params - 1) // (2 * n_pairs)] for k in range(n_pairs)]
+        spread = ((2 * k + 1) * (n_params - 1) // (2 * n_pairs) for k in range(n_pairs))
+        pairs = [(j + 1, j) for j in spread]
+    else:
+        nearest_first = ((j + distance, j) for distance in range(1, n_params) for j in range(n_params - distance))
+        pairs = list(islice(nearest_first, n_pairs))
     rows, columns = zip(*pairs, strict=True) if pairs else ((), ())
     return tuple(torch.tensor(part, dtype=torch.int64, device=device) for part in (rows, columns))  # type: ignore[return-value]
 

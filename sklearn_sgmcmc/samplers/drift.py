@@ -54,7 +54,8 @@ class MSGLD(Sampler):
           Gaussian tends to that of temperature tau / (1 + a).
         - "rescaled" divides the drift by 1 + a: temperature tau, but only while eps times the curvature is far below 1 - b.
         - "recipe" averages g + sqrt(2 tau / (a eps)) N(0, I) instead of g. It is an instance of the complete recipe of
-          Ma, Chen & Fox 2015 and leaves exp(-U / tau) invariant up to O(eps) for every a and b.
+          Ma, Chen & Fox 2015 and leaves exp(-U / tau) invariant up to O(eps) for every a and b. (A tensor of bias factors draws
+          that noise for all chains, those at a = 0 too: they are then SGLD's in law, not in bits.)
     """
 
     bias_factor: Coefficient = 1.0

@@ -62,7 +62,7 @@ class SGHMC(Sampler):
         self.check_field("friction", "a number in (0, 1]", lambda f: (f > 0) & (f <= 1))
         self.check_field("gradient_noise_variance", "a number >= 0", not_negative)
 
-    def check_run(self, largest_step: float, least_temperature: float) -> None:
+    def check_run(self, largest_step: Coefficient, least_temperature: Coefficient) -> None:
         """Raise ValueError if the noise of the gradients alone exceeds what may be injected: 2 f tau - eps V must stay >= 0."""
         check_noise_correction(self, 2.0 * self.friction, largest_step, least_temperature)
 

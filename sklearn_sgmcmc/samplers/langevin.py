@@ -59,7 +59,7 @@ class SGLD(Sampler):
         """Raise ValueError if a field lies outside its domain."""
         self.check_field("gradient_noise_variance", "a number >= 0", not_negative)
 
-    def check_run(self, largest_step: float, least_temperature: float) -> None:
+    def check_run(self, largest_step: Coefficient, least_temperature: Coefficient) -> None:
         """Raise ValueError if the noise of the gradients alone exceeds what may be injected: 2 tau - eps V must stay >= 0."""
         check_noise_correction(self, 2.0, largest_step, least_temperature)
 

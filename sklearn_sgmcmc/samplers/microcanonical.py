@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, exp, positive, scale, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, exp, scale, sqrt
 
 FASTEST_GROWTH, FASTEST_CUT = 1.1, 0.5
 """Bounds of the factor by which a step size changes from one step to the next."""
@@ -52,7 +52,7 @@ class MCLMC(Sampler):
     ----------
     energy_error : float > 0 or None, default 0.05
         Root mean square energy change of a step per sqrt P, in nats, that the step size is adapted to. None keeps the step size.
-    memory : float > 0, default 50
+    memory : float >= 0.1, default 50
         Steps after which the direction of motion is forgotten: L / h.
     """
 
@@ -72,7 +72,7 @@ class MCLMC(Sampler):
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
         self.check_field("energy_error", "a number > 0, or None", lambda error: True if error is None else error > 0)
-        self.check_field("memory", "a number > 0", positive)
+        self.check_field("memory", "a number >= 0.1", lambda steps: steps >= 0.1)
 
     def at_fixed_step(self) -> Self:
         """Return the sampler without adaptation of its step."""
@@ -104,7 +104,7 @@ class MCLMC(Sampler):
         """Return the state with a step for the next move; a move that is not finite is taken back, and the step cut."""
         P = before.theta.shape[1]
         assert self.energy_error is not None
-        ok = torch.isfinite(change) & torch.isfinite(after.gradient).all(dim=1, keepdim=True)
+        ok = torch.isfinite(change) & torch.isfinite(after.gradient + after.velocity).all(dim=1, keepdim=True)
         kept = MicrocanonicalState(*(torch.where(ok, new, old) for new, old in zip(after, before, strict=True)))
         factor = before.step_factor
         error = FORGET * before.error + torch.where(ok, change.square() / (P * factor**3), 0.0)
@@ -118,7 +118,7 @@ def kick(u: Theta, gradient: Theta, time: Coefficient, temperature: Coefficient)
     """Return the velocity after a kick over ``time`` and the change of kinetic energy, (C, 1) float64, free of overflow."""
     P = u.shape[1]
     length = _norm(gradient)
-    e = gradient / (-length.clamp_min(1e-300)).to(u.dtype)
+    e = -gradient / length.to(u.dtype).clamp_min(torch.finfo(u.dtype).tiny)  # 0 where there is no force
     d = time * length / (temperature * (P - 1))
     c = (e.double() * u).sum(dim=1, keepdim=True)
     q = torch.exp(-d)

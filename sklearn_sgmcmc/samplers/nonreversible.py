@@ -58,7 +58,7 @@ class NonReversibleSGLD(Sampler):
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
         self.check_field("skew_scale", "a number >= 0", not_negative)
-        self.check_field("skew", "a square matrix S with S.T == -S, or None", lambda S: True if S is None else torch.equal(S, -S.T))
+        self.check_field("skew", "a square torch tensor S of floats with S.T == -S, or None", lambda S: S is None or _is_skew(S))
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SkewState:
         """Start at ``theta`` with a fresh S."""
@@ -71,8 +71,14 @@ class NonReversibleSGLD(Sampler):
     def step(self, state: SkewState, potential: Potential, noise: Noise, control: Control) -> SkewState:
         """Advance by one step."""
         g = potential.grad(state.theta)
-        turned = apply_tridiagonal(state.skew, g) if self.skew is None else g @ self.skew.to(g).T
+        turned = apply_tridiagonal(state.skew, g) if self.skew is None else (self.skew.to(g) * g[:, None, :]).sum(dim=2)
         return SkewState(langevin_move(state.theta, g + turned, noise, control), state.skew)
+
+
+def _is_skew(S: object) -> bool:
+    if not isinstance(S, torch.Tensor) or not S.is_floating_point() or S.ndim != 2:
+        return False
+    return torch.equal(S, -S.T)
 
 
 def apply_tridiagonal(skew: torch.Tensor, vector: Theta) -> Theta:

@@ -84,12 +84,7 @@ class SGRLD(Sampler):
         """Start at ``theta`` with the Fisher information there."""
         if self.inverse_metric is None:
             return RiemannianState(theta, self._per_datum(theta, potential))
-        K, (C, P) = self.inverse_metric(theta), theta.shape
-        if K.shape not in ((C, P), (C, P, P)):
-            raise ValueError(
-                f"SGRLD.inverse_metric returned the shape {tuple(K.shape)} for theta of shape {(C, P)}: "
-                f"it must return K as {(C, P)}, its diagonal, or as {(C, P, P)}."
-            )
+        _check_metric(self.inverse_metric, self.divergence, theta)
         return RiemannianState(theta, torch.zeros_like(theta))
 
     def step(self, state: RiemannianState, potential: Potential, noise: Noise, control: Control) -> RiemannianState:
@@ -111,15 +106,55 @@ class SGRLD(Sampler):
     def _move(self, theta: Theta, g: Theta, inverse_metric: InverseMetric, noise: Noise, control: Control) -> Theta:
         """Return theta after a step under a metric of the user's, Gamma included."""
         eps, tau = control.step_size, control.temperature
-        K = inverse_metric(theta)
+        K = inverse_metric(theta).to(theta.dtype)
         Gamma = divergence(inverse_metric, theta) if self.divergence is None else self.divergence(theta)
         if K.ndim == 2:
             moved = preconditioned_move(theta, g, K, noise, control)
         else:
-            root = torch.linalg.cholesky(K)
+            root, failed = torch.linalg.cholesky_ex(K)
+            root = torch.where(failed[:, None, None] > 0, torch.nan, root)  # that chain alone stops being finite
             injected = (root @ noise(theta)[:, :, None])[..., 0]
             moved = add_scaled(add_scaled(theta, -eps, (K @ g[:, :, None])[..., 0]), sqrt(2.0 * eps * tau), injected)
         return add_scaled(moved, eps * tau, Gamma)
+
+
+def _check_metric(inverse_metric: InverseMetric, given: Callable[[Theta], Theta] | None, theta: Theta) -> None:
+    """Raise ValueError if a metric of the user's, or its divergence, is not what it must be at ``theta``."""
+    C, P = theta.shape
+    K = inverse_metric(theta)
+    if not isinstance(K, torch.Tensor) or K.shape not in ((C, P), (C, P, P)):
+        found = f"the shape {tuple(K.shape)}" if isinstance(K, torch.Tensor) else repr(K)
+        raise ValueError(
+            f"SGRLD.inverse_metric returned {found} for theta of shape {(C, P)}: "
+            f"it must return K as a tensor of shape {(C, P)}, its diagonal, or {(C, P, P)}."
+        )
+    matrix = torch.diag_embed(K) if K.ndim == 2 else K
+    matrix = matrix.detach().double()
+    symmetric = torch.allclose(matrix, matrix.mT, rtol=1e-5, atol=1e-8)
+    if not (torch.isfinite(matrix).all() and symmetric and not torch.linalg.cholesky_ex(matrix).info.any()):
+        raise ValueError(
+            "SGRLD.inverse_metric returned a K at theta0 that is not finite, symmetric and positive definite for every chain: "
+            "noise with that covariance does not exist. Return K = G^-1, the diagonal > 0."
+        )
+    if given is not None:
+        Gamma = given(theta)
+        if not isinstance(Gamma, torch.Tensor) or Gamma.shape != (C, P):
+            found = f"the shape {tuple(Gamma.shape)}" if isinstance(Gamma, torch.Tensor) else repr(Gamma)
+            raise ValueError(f"SGRLD.divergence returned {found}: it must return Gamma as a tensor of shape {(C, P)}.")
+    elif _is_opaque(inverse_metric, theta):
+        raise ValueError(
+            "SGRLD.inverse_metric depends on theta in a way that automatic differentiation does not see (detach, numpy): "
+            "Gamma would be lost. Write it in torch, or give divergence=..."
+        )
+
+
+def _is_opaque(inverse_metric: InverseMetric, theta: Theta) -> bool:
+    """Return whether K changes with theta and has no gradient."""
+    with torch.enable_grad():
+        if inverse_metric(theta.detach().requires_grad_()).requires_grad:
+            return False
+    elsewhere = theta + 0.01 * (1.0 + theta.abs())
+    return not torch.equal(inverse_metric(elsewhere), inverse_metric(theta))
 
 
 def divergence(inverse_metric: InverseMetric, theta: Theta) -> Theta:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
+from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potential, Theta
 from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, average, in_unit_interval, plus, positive, ratio, scale, sqrt
 from sklearn_sgmcmc.samplers.thermostat import RUNAWAY_ADVICE, is_runaway
@@ -94,19 +94,18 @@ class Santa(Sampler):
         self.check_field("noise_level", "a number in (0, 0.5), or None", lambda a: True if a is None else (a > 0) & (a < 0.5))
         self.check_field("thermostat_rate", "a number >= 0, or None", lambda k: True if k is None else k >= 0)
         self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
-        if not isinstance(self.metric_correction, bool):
-            raise ValueError(f"Santa.metric_correction={self.metric_correction!r} must be True or False; False is the default.")
+        check_flag("Santa.metric_correction", self.metric_correction)
 
-    def check_run(self, largest_step: float, least_temperature: float) -> None:
+    def check_run(self, largest_step: Coefficient, least_temperature: Coefficient) -> None:
         """Raise ValueError if the initial friction would be 1 or more: then u turns round at every step."""
         if self.initial_friction is None:
             return
-        largest = float(torch.as_tensor(self.initial_friction).max())
-        if largest * math.sqrt(largest_step) >= 1:
+        C, step = (torch.as_tensor(value, dtype=torch.float64) for value in (self.initial_friction, largest_step))
+        if bool((C * step.sqrt() >= 1).any()):
             raise ValueError(
                 f"Santa.initial_friction={self.initial_friction!r} times sqrt(step_size) must be below 1, and the largest "
-                f"step_size of the run is {largest_step:.3g}: use a step_size below {largest**-2:.3g} (a learning_rate of N times "
-                "that), or initial_friction=None."
+                f"step_size of the run is {float(step.max()):.3g}: use a step_size below {float(C.max()) ** -2:.3g} (a "
+                "learning_rate of N times that), or initial_friction=None."
             )
 
     def effective_temperature(self, temperature: float) -> float | None:

@@ -11,8 +11,8 @@ from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potent
 from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, ratio, scale, sqrt
 
 RUNAWAY_ADVICE = (
-    "the friction ran away above 1: the noise of the gradients exceeds what a thermostat can absorb, 2 a + eps s2 / tau <= 1 "
-    "at most; use a smaller learning_rate, larger batches, or a higher temperature"
+    "the friction ran away above 1: the step is too long, or the noise of the gradients exceeds what a thermostat can absorb "
+    "(2 a + eps s2 / tau <= 1 at most); use a smaller learning_rate (step_size), larger batches, or a higher temperature"
 )
 
 
