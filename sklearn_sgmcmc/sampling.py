@@ -164,6 +164,8 @@ def sample(
     noise = BlockNoise(noise_generators((seed,), blocks, theta0.device))
     with torch.inference_mode(False), one_thread():
         result = run([Stage(chosen, timeline, target, eps, tau)], theta0, repeat(None), noise, watch_every_step=True)
+    if result.interrupted:
+        raise KeyboardInterrupt
     _check_alive(result, chosen, eps)
     return Draws(result.draws, result.potential_curve, result.step_size, result.state)
 

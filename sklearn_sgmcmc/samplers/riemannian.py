@@ -80,6 +80,16 @@ class SGRLD(Sampler):
         self.check_field("regularizer", "a number > 0", positive)
         self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
 
+    def gradient_noise_gain(self, state: RiemannianState, n_data: Coefficient) -> Theta:
+        """K, or its diagonal."""
+        if self.inverse_metric is None:
+            return self._inverse_fisher(state.fisher, n_data)
+        K = self.inverse_metric(state.theta)
+        return K if K.ndim == 2 else K.diagonal(dim1=1, dim2=2)
+
+    def _inverse_fisher(self, F: Theta, n_data: Coefficient) -> Theta:
+        return scale(n_data, plus(self.regularizer, F).reciprocal())
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> RiemannianState:
         """Start at ``theta`` with the Fisher information there."""
         if self.inverse_metric is None:
@@ -100,7 +110,7 @@ class SGRLD(Sampler):
             return RiemannianState(self._move(theta, g, self.inverse_metric, noise, control), F)
         if control.adapt or self.adapt == "always":
             F = scale(self.decay, F) + scale(1.0 - self.decay, potential.fisher(theta))
-        K = scale(potential.n_data, plus(self.regularizer, F).reciprocal())
+        K = self._inverse_fisher(F, potential.n_data)
         return RiemannianState(preconditioned_move(theta, g, K, noise, control), F)
 
     def _move(self, theta: Theta, g: Theta, inverse_metric: InverseMetric, noise: Noise, control: Control) -> Theta:
