@@ -39,7 +39,10 @@ class ChainJob:
 
 
 def sample_chains(job: ChainJob, n_jobs: int | None) -> RunResult:
-    """Run all chains of a job, on up to ``n_jobs`` workers; the result does not depend on their number."""
+    """Run all chains of a job, on up to ``n_jobs`` workers; the result does not depend on their number.
+
+    With several workers the first one alone shows a progress bar, and an interruption from the keyboard loses all draws.
+    """
     n_blocks = -(-job.n_chains // BLOCK)
     n_workers = min(effective_n_jobs(n_jobs), n_blocks)
     groups = [group.tolist() for group in np.array_split(np.arange(n_blocks), n_workers)]
@@ -62,8 +65,9 @@ def _run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:
     )
     scale = job.initial_scale.to(device=job.device, dtype=job.dtype)
     theta = noise(torch.empty(len(chains), len(scale), dtype=job.dtype, device=job.device)) * scale
+    verbose = job.verbose if blocks[0] == 0 else 0
     with one_thread():
-        return run(job.stages, theta, batches, noise, verbose=job.verbose)
+        return run(job.stages, theta, batches, noise, verbose=verbose, steps_per_epoch=job.row_set.size / job.batch_size)
 
 
 def _join(results: Sequence[RunResult]) -> RunResult:
@@ -73,13 +77,16 @@ def _join(results: Sequence[RunResult]) -> RunResult:
     for result in results:
         missing = longest - len(result.potential_curve)
         curves.append(torch.nn.functional.pad(result.potential_curve, (0, 0, 0, missing), value=torch.nan))
+    fewest = min(len(result.draws) for result in results)
     return RunResult(
-        torch.cat([result.draws for result in results], dim=1),
-        torch.cat(curves, dim=1),
-        torch.cat([result.diverged_at for result in results]),
-        torch.cat([result.ran_away for result in results]),
-        torch.cat([result.step_size for result in results]),
-        _join_states([result.state for result in results]),
+        draws=torch.cat([result.draws[:fewest] for result in results], dim=1),
+        potential_curve=torch.cat(curves, dim=1),
+        diverged_at=torch.cat([result.diverged_at for result in results]),
+        ran_away=torch.cat([result.ran_away for result in results]),
+        step_size=torch.cat([result.step_size for result in results]),
+        state=_join_states([result.state for result in results]),
+        n_steps=max(result.n_steps for result in results),
+        interrupted=any(result.interrupted for result in results),
     )
 
 
@@ -89,3 +96,9 @@ def _join_states(states: Sequence[Any]) -> Any:
     if any(part.shape[1:] != parts[0].shape[1:] for parts in fields for part in parts):
         return None
     return type(states[0])(*(torch.cat(parts) for parts in fields))
+
+
+def check_batches(job: ChainJob, n_chains: int) -> Batches:
+    """Return independently drawn minibatches for ``n_chains`` chains, from random streams of their own."""
+    generators = row_generators((*job.entropy, 1), range(n_chains), job.device)
+    return Batches(job.source, [job.row_set] * n_chains, job.batch_size, generators, independent=True)

@@ -35,14 +35,14 @@ MOST_ROWS = 8
 """Rows that displays with a panel or a group for each row can show."""
 
 
-def _new_axes(n_rows: int = 1) -> Any:
-    """Return the axes of a new figure, one above the other."""
+def _new_axes(n_rows: int = 1, n_columns: int = 1) -> Any:
+    """Return the axes of a new figure, one above the other or side by side."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("displays need matplotlib; install it with: pip install 'sklearn-sgmcmc[plot]'.") from error
     height = 4.8 if n_rows == 1 else 1.2 + 1.3 * n_rows
-    return plt.subplots(n_rows, sharex=True, squeeze=False, figsize=(6.4, height), layout="constrained")[1][:, 0]
+    return plt.subplots(n_rows, n_columns, sharex=True, squeeze=False, figsize=(6.4, height), layout="constrained")[1].ravel()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -746,6 +746,99 @@ class TraceDisplay(_Display):
         self.axes_[-1].set_xlabel("draw, in order of sampling")
         self.ax_.legend(ncols=min(4, n_chains), loc="lower center", bbox_to_anchor=(0.5, 1))
         return self
+
+
+@dataclass(eq=False, kw_only=True)
+class ConvergenceDisplay(_Display):
+    """R-hat and effective sample sizes of everything that chains are compared by, worst first.
+
+    Left, R-hat: 1 for chains that agree; 1.01 is what a report may claim, beyond 1.1 ``fit`` warns. Right, how many independent
+    draws all chains together are worth. Quantities that never vary are left out.
+
+    Parameters
+    ----------
+    names : list of str, length Q
+    r_hat, ess_bulk, ess_tail : ndarrays of shape (Q,)
+        What ``diagnostics()`` returns.
+    n_draws : int
+        Compared draws of all chains together.
+
+    Attributes
+    ----------
+    r_hat_, ess_bulk_, ess_tail_ : Line2D, the points
+    axes_ : ndarray of two Axes
+    ax_, figure_ : Axes, Figure
+        The left panel, and the figure.
+    """
+
+    names: list[str]
+    r_hat: NDArray[np.float64]
+    ess_bulk: NDArray[np.float64]
+    ess_tail: NDArray[np.float64]
+    n_draws: int
+    r_hat_: Line2D = field(init=False, repr=False)
+    ess_bulk_: Line2D = field(init=False, repr=False)
+    ess_tail_: Line2D = field(init=False, repr=False)
+    axes_: NDArray[Any] = field(init=False, repr=False)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the overview of a fitted estimator, Pipeline or search; ``kwargs`` go to the points.
+
+        Raises ValueError if its chains cannot be compared.
+        """
+        model, _ = unwrap(estimator, None, "diagnostics")
+        found = model.diagnostics()
+        if not found.n_draws or found.n_chains < 2:
+            why = found.note or "one chain has no other to agree with; fit with n_chains >= 2"
+            raise ValueError(f"estimator has no R-hat to show: {why}.")
+        return cls(
+            names=found.names,
+            r_hat=found.r_hat,
+            ess_bulk=found.ess_bulk,
+            ess_tail=found.ess_tail,
+            n_draws=found.n_draws * found.n_chains,
+        ).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the display on two axes side by side; ``kwargs`` go to the points."""
+        self.axes_ = (_new_axes(n_columns=2) if ax is None else np.asarray(ax, dtype=object)).ravel()
+        if len(self.axes_) != 2:
+            raise ValueError(f"ax holds {len(self.axes_)} axes: give two, for R-hat and for effective sample sizes, or None.")
+        left, right = self._use(self.axes_[0]), self.axes_[1]
+        order = np.argsort(-self.r_hat, kind="stable")
+        order = order[np.isfinite(self.r_hat[order])]
+        place = np.arange(1, len(order) + 1)
+        style = {"linestyle": "none", "markersize": 4, **kwargs}
+        (self.r_hat_,) = left.plot(place, self.r_hat[order], marker="o", color=OKABE_ITO[0], **style)
+        (self.ess_bulk_,) = right.plot(place, self.ess_bulk[order], marker="o", color=OKABE_ITO[0], label="bulk", **style)
+        (self.ess_tail_,) = right.plot(place, self.ess_tail[order], marker="^", color=OKABE_ITO[1], label="tail", **style)
+        self._mark_potential(order)
+        for level, name in ((1.01, "1.01, for reports"), (1.1, "1.1, fit warns")):
+            left.axhline(level, color=GREY, linewidth=1, linestyle="--")
+            left.annotate(
+                name, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY, fontsize="small"
+            )
+        right.axhline(self.n_draws, color=GREY, linewidth=1, linestyle="--", label=f"{self.n_draws} draws")
+        left.set(xlabel="quantity, worst first", ylabel="R-hat", ylim=(min(0.99, *left.get_ylim()), max(1.15, *left.get_ylim())))
+        right.set(xlabel="quantity, worst first", ylabel="effective sample size", yscale="log")
+        right.legend(loc="lower right")
+        return self
+
+    def _mark_potential(self, order: NDArray[np.int64]) -> None:
+        """Name the potential, which stands first among the quantities."""
+        for place in np.flatnonzero(order == 0) + 1:
+            self.axes_[0].plot(
+                place,
+                self.r_hat[0],
+                marker="s",
+                markersize=7,
+                fillstyle="none",
+                color=OKABE_ITO[7],
+                linestyle="none",
+                label="potential",
+            )
+            self.axes_[0].legend(loc="upper right")
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -75,12 +76,14 @@ class Stage:
 class RunResult:
     """What a run leaves.
 
-    draws : (S, C, P), on the device of the run; NaN where the run ended early.
+    draws : (S, C, P), on the device of the run; NaN where the run ended early, fewer than planned if it was interrupted.
     potential_curve : (about LOOKS, C) float64: U of the current minibatch, an estimate of the full-data U; first at the start.
     diverged_at : (C,) step by which a chain was seen not to be finite or to have run away, or -1.
     ran_away : (C,) whether a diverged chain was last seen where its sampler has no law.
     step_size : (C, 1) float64, the step size before the schedule's multiplier at the end of the run.
     state : the sampler's last state; None where parts of a run ended in different stages.
+    n_steps : steps done.
+    interrupted : whether the keyboard ended the run; then at least one draw had been kept.
     """
 
     draws: torch.Tensor
@@ -89,13 +92,18 @@ class RunResult:
     ran_away: torch.Tensor
     step_size: torch.Tensor
     state: Any
+    n_steps: int
+    interrupted: bool
 
 
 class _Watch:
     """Record the potential and look for chains that are no longer finite, or where their sampler has no law."""
 
-    def __init__(self, n_steps: int, n_chains: int, device: torch.device, *, verbose: int, every_step: bool) -> None:
+    def __init__(
+        self, n_steps: int, n_chains: int, device: torch.device, *, verbose: int, every_step: bool, steps_per_epoch: float
+    ) -> None:
         self.n_steps = n_steps
+        self.steps_per_epoch = steps_per_epoch
         self.every = max(SHORTEST_WAIT, n_steps // LOOKS)
         self.every_step = every_step
         self.all_diverged = False
@@ -129,7 +137,9 @@ class _Watch:
         alive = self.diverged_at < 0
         self.bar.update(step - self.bar.n)
         if not self.bar.disable:
-            self.bar.set_postfix_str(f"potential={float(value[alive].mean()):.4g}" if bool(alive.any()) else "diverged")
+            epoch, last = (math.ceil(steps / self.steps_per_epoch) for steps in (step, self.n_steps))
+            potential = f"{float(value[alive].mean()):.4g}" if bool(alive.any()) else "diverged"
+            self.bar.set_postfix_str(f"epoch {epoch}/{last}, mean potential {potential}")
         self.all_diverged = not bool(alive.any())
         return not self.all_diverged
 
@@ -142,53 +152,64 @@ def run(
     noise: Noise,
     *,
     verbose: int = 0,
+    steps_per_epoch: float = 1.0,
     watch_every_step: bool = False,
 ) -> RunResult:
     """Walk through the stages from ``theta`` (C, P) and return the draws they keep.
 
     Chains that stop being finite do not disturb the others; the run ends early when none is left. ``watch_every_step`` finds the
-    very step at which a chain stopped being finite.
+    very step at which a chain stopped being finite. A KeyboardInterrupt ends the run: with the draws kept so far, or, if there are
+    none, by being raised.
     """
     n_steps = sum(len(stage.timeline) for stage in stages)
     n_draws = sum(int(stage.timeline.collect.sum()) for stage in stages)
     draws = DrawStore(n_draws, len(theta), stages[-1].posterior.n_params, dtype=theta.dtype, device=theta.device)
-    watch = _Watch(n_steps, len(theta), theta.device, verbose=verbose, every_step=watch_every_step)
+    watch = _Watch(n_steps, len(theta), theta.device, verbose=verbose, every_step=watch_every_step, steps_per_epoch=steps_per_epoch)
     step = 0
-    for stage in stages:
-        stage.check()
-        sampler = stage.sampler
-        theta = stage.carry(theta)
-        state: Any = None
-        batch: Any = None
-        cut = stage.step_control()
-        for control in stage.timeline.controls(stage.step_size, stage.temperature):
-            last, batch = batch, next(batches)
-            if batch is not last or last is None:  # at full batch the same rows come at every step
-                potential = stage.posterior.bind(batch, batches)
-            if cut is not None:
-                control = cut(control, theta, potential, noise)
-            if step == 0:
-                watch.look(step, theta, potential.value(theta), None)
-            if state is None:
-                state = sampler.init(theta, potential, noise, control)
-            state = sampler.step(state, potential, noise, control)
-            theta = state.theta
-            step += 1
-            if control.collect:
-                draws.add(theta)
-            watch.after(step, theta)
-            if watch.due(step) and not watch.look(step, theta, potential.value(theta), sampler.runaway(state)):
+    interrupted = False
+    try:
+        for stage in stages:
+            stage.check()
+            sampler = stage.sampler
+            theta = stage.carry(theta)
+            state: Any = None
+            batch: Any = None
+            cut = stage.step_control()
+            for control in stage.timeline.controls(stage.step_size, stage.temperature):
+                last, batch = batch, next(batches)
+                if batch is not last or last is None:  # at full batch the same rows come at every step
+                    potential = stage.posterior.bind(batch, batches)
+                if cut is not None:
+                    control = cut(control, theta, potential, noise)
+                if step == 0:
+                    watch.look(step, theta, potential.value(theta), None)
+                if state is None:
+                    state = sampler.init(theta, potential, noise, control)
+                state = sampler.step(state, potential, noise, control)
+                theta = state.theta
+                step += 1
+                if control.collect:
+                    draws.add(theta)
+                watch.after(step, theta)
+                if watch.due(step) and not watch.look(step, theta, potential.value(theta), sampler.runaway(state)):
+                    break
+            if watch.all_diverged:
                 break
-        if watch.all_diverged:
-            break
-    watch.bar.close()
+    except KeyboardInterrupt:
+        if draws.count == 0:
+            raise
+        interrupted = True
+    finally:
+        watch.bar.close()
     factor = torch.ones(len(theta), 1, dtype=torch.float64, device=theta.device) if cut is None else cut.factor()
     factor = factor * getattr(state, "step_factor", 1.0)
     return RunResult(
-        draws.values,
-        torch.stack(watch.curve),
-        watch.diverged_at,
-        watch.ran_away,
-        factor * stage.step_size,
-        state,
+        draws=draws.values[: draws.count] if interrupted else draws.values,
+        potential_curve=torch.stack(watch.curve),
+        diverged_at=watch.diverged_at,
+        ran_away=watch.ran_away,
+        step_size=factor * stage.step_size,
+        state=state,
+        n_steps=step,
+        interrupted=interrupted,
     )

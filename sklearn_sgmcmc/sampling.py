@@ -200,6 +200,8 @@ def _sample(
     noise = BlockNoise(noise_generators((seed,), blocks, theta0.device))
     _spread_fields(chosen, theta0)
     result = run([Stage(chosen, timeline, target, eps, tau)], theta0, repeat(None), noise, watch_every_step=True)
+    if result.interrupted:
+        raise KeyboardInterrupt
     _check_alive(result, chosen, eps)
     accepted = getattr(result.state, "accepted", None)
     if accepted is not None and bool((accepted == 0).any()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,12 @@ class Timeline:
 
 @dataclass(eq=False)
 class Schedule(Parameters):
-    """Base of all schedules: dimensionless multipliers of the learning rate and of the temperature."""
+    """Base of all schedules: dimensionless multipliers of the learning rate and of the temperature.
+
+    periodic : whether the step size returns, so that draws from all parts of a run have one law.
+    """
+
+    periodic: ClassVar[bool] = False
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
@@ -172,6 +178,8 @@ class Cyclical(Schedule):
 
     n_cycles: int = 4
     exploration: float = 0.5
+
+    periodic: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""

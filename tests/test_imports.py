@@ -26,8 +26,10 @@ SAME_RANK = {("batches", "network"), ("likelihoods", "network"), ("priors", "net
 
 EXTERNAL = {
     "sklearn": {"estimators", "model_selection", "metrics", "datasets", "displays"},
+    "xarray": {"diagnostics"},
     "tqdm": {"engine"},
     "joblib": {"chains", "model_selection"},
+    "arviz_base": {"diagnostics"},
     "arviz_stats": {"diagnostics"},
     "pandas": {"datasets"},
     "matplotlib": {"displays"},

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import warnings
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
-from itertools import pairwise
-from typing import Any, Self, TypeAlias, cast
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse
@@ -23,17 +20,27 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sklearn_sgmcmc._checks import check_integer
 from sklearn_sgmcmc.batches import RowSet, RowSource, dense_rows
 from sklearn_sgmcmc.chains import ChainJob, sample_chains
-from sklearn_sgmcmc.engine import RunResult, Stage
+from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, Diagnostics, diagnose, evenly, per_chain, summary, to_data_tree
+from sklearn_sgmcmc.engine import RunResult
+from sklearn_sgmcmc.estimators._review import (
+    core_message,
+    effective_temperature,
+    measure,
+    mixing_message,
+    noise_message,
+    spike_threshold,
+    surviving_chains,
+)
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
-from sklearn_sgmcmc.likelihoods import Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
+from sklearn_sgmcmc.estimators._stages import lay_out
+from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.predictive import Ensemble, Statistic, row_chunks
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler
-from sklearn_sgmcmc.schedules import Schedule, Timeline
-from sklearn_sgmcmc.step_control import CLOSE, NOISY
+from sklearn_sgmcmc.schedules import Schedule
 from sklearn_sgmcmc.threads import one_thread
 
 Matrix: TypeAlias = Any
@@ -44,8 +51,30 @@ Targets: TypeAlias = Any
 LARGEST_WEIGHT = 1e15
 """Weights lie between this and its inverse: far beyond any count, and within the range of float32 when squared."""
 
-HOT = 10.0
-"""A chain whose mean potential lies above its start by more than this times tau P has diverged: 20 times too hot."""
+
+class Quantity(NamedTuple):
+    """Something that chains can be compared by: a statistic of the network's outputs with one column per label.
+
+    ``axis`` says what the labels are; a quantity that is not ``per_row`` is the same for all rows.
+    """
+
+    name: str
+    axis: str
+    labels: list[Any]
+    per_row: bool
+    statistic: Statistic
+
+    def names(self, rows: NDArray[np.int64]) -> list[str]:
+        """Return the name of each value, rows first."""
+        columns = [self.name if len(self.labels) == 1 else f"{self.name} of {self.axis} {label}" for label in self.labels]
+        return [f"{column}, reference row {row}" for row in rows for column in columns] if self.per_row else columns
+
+
+class Compared(NamedTuple):
+    """Quantities by name, and their values at all draws, (S, C, Q)."""
+
+    names: list[str]
+    values: NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)
@@ -98,13 +127,19 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         before = self.__dict__.copy()
         try:
             with torch.inference_mode(False):
-                self._fit(X, y, sample_weight)
+                interrupted = self._fit(X, y, sample_weight)
+            for message in self._messages:
+                warnings.warn(message, ConvergenceWarning, stacklevel=2)
         except BaseException:  # whatever happened, the old model stays whole
             self.__dict__ = before
             raise
+        if interrupted:
+            raise KeyboardInterrupt
         return self
 
-    def _fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None) -> None:
+    def _fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None) -> bool:
+        """Fit, gather in ``_messages`` what to warn of, and return whether the keyboard interrupted the run."""
+        self._messages: list[str] = []
         settings = resolve(self)
         if scipy.sparse.issparse(y):
             raise ValueError("y is sparse: targets must be a dense array; use y.toarray().")
@@ -121,10 +156,14 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         source = rows.source(self._x_scaling, scaled_target, settings.dtype, settings.device)
         job = self._job(settings, rows, posterior, source)
         result = sample_chains(job, settings.n_jobs)
-        alive = _alive(settings, posterior, job, result, rows.n_data)
+        alive, of_chains = surviving_chains(settings, posterior, job, result, rows.n_data)
         self._store(settings, rows, job, result, alive)
-        _check_core(settings, job, result.step_size[alive], rows.n_data)
-        self._review(rows)
+        self._measured, self.potential_ = measure(settings, job, result, alive)
+        self._reference = self._reference_rows(rows)
+        of_run = self._of_run(settings, job, result)
+        of_spike = core_message(settings, job, result.step_size[alive], rows.n_data)
+        self._messages += [message for message in (of_chains, *of_run, of_spike, self._of_model(rows)) if message is not None]
+        return result.interrupted
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
@@ -139,8 +178,13 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         """Return the targets as they are sampled, and the observation model."""
         raise NotImplementedError
 
-    def _review(self, rows: TrainingRows) -> None:
-        """Warn of what the fitted model itself shows to be wrong."""
+    def _of_model(self, rows: TrainingRows) -> str | None:
+        """Return what to say if the fitted model itself shows that something is wrong."""
+        return None
+
+    def _quantities(self) -> list[Quantity]:
+        """Return what is compared between chains."""
+        raise NotImplementedError
 
     # --- from parameters to a run ------------------------------------------------------------------------------------------
 
@@ -183,13 +227,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         if settings.sampler.law == "optimiser":
             timeline = timeline.last_only()
         elif timeline.collect.sum() < settings.n_draws:
-            warnings.warn(
+            self._messages.append(
                 f"n_draws={settings.n_draws} draws per chain were asked for, and {int(timeline.collect.sum())} kept: only so many "
-                f"of the {n_steps} steps come after burn-in. Increase max_iter or lower n_draws.",
-                ConvergenceWarning,
-                stacklevel=3,
+                f"of the {n_steps} steps come after burn-in. Increase max_iter or lower n_draws."
             )
-        stages = _stages(
+        stages = lay_out(
             settings, timeline, posterior, settings.learning_rate / settings.unit(rows.n_data), full_batch=n_rows == rows.batch_size
         )
         random = check_random_state(self.random_state)
@@ -209,7 +251,6 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
 
     def _store(self, settings: Settings, rows: TrainingRows, job: ChainJob, result: RunResult, alive: torch.Tensor) -> None:
         """Keep the draws of the chains that lived, as plain numpy."""
-        n_steps = sum(len(stage.timeline) for stage in job.stages)
         rates = settings.unit(rows.n_data) * result.step_size[alive, 0].cpu().numpy()
         rates[np.isclose(rates, settings.learning_rate, rtol=1e-12)] = settings.learning_rate
         self.draws_ = np.ascontiguousarray(result.draws[:, alive].float().cpu().numpy())
@@ -220,11 +261,12 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             advice = "Increase it, or decay it less"
             if hasattr(result.state, "accepted") and bool((result.state.accepted[alive] == 0).any()):
                 seen, advice = "is so large that a chain accepts no proposal: all its draws are equal", "Decrease it"
-            warnings.warn(f"learning_rate={self.learning_rate_} {seen}. {advice}.", ConvergenceWarning, stacklevel=4)
-        self._threshold, self._prune = _threshold(cast(Posterior, job.stages[-1].posterior))
-        self.effective_temperature_ = _effective_temperature(settings, job.stages[-1].timeline)
-        self.n_steps_ = n_steps
-        self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, n_steps)
+            self._messages.append(f"learning_rate={self.learning_rate_} {seen}. {advice}.")
+        self._threshold, self._prune = spike_threshold(cast(Posterior, job.stages[-1].posterior))
+        self.effective_temperature_ = effective_temperature(settings, job.stages[-1].timeline)
+        self.n_steps_ = result.n_steps
+        self._sampler_name, self._sampler_law = type(settings.sampler).__name__, settings.sampler.law
+        self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, result.n_steps)
 
     @property
     def keep_mask_(self) -> NDArray[np.bool_]:
@@ -245,6 +287,95 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
                 f"{name} is there only after a fit with a prior that has a spike: use prior='spike_slab' or 'prior_switch'."
             )
         return threshold
+
+    # --- diagnostics ---------------------------------------------------------------------------------------------------------
+
+    def _reference_rows(self, rows: TrainingRows) -> NDArray[np.float32]:
+        """Return a few training rows as the chains saw them, scaled: where predictions are compared."""
+        some = dense_rows(rows.x, evenly(rows.x.shape[0], REFERENCE_ROWS))
+        largest = np.finfo(np.float32).max
+        return np.asarray(np.clip(self._x_scaling.apply(some, np.float64), -largest, largest), dtype=np.float32)
+
+    def _of_run(self, settings: Settings, job: ChainJob, result: RunResult) -> list[str | None]:
+        """Return what to say if the run was interrupted, its chains have not mixed, or batches widen the posterior."""
+        planned = sum(len(stage.timeline) for stage in job.stages)
+        interrupted = (
+            f"fit was interrupted after {result.n_steps} of {planned} steps: the {len(self.draws_)} draws per chain made so far "
+            "are kept. Fit again for a full run."
+        )
+        shared, of_rows = self._compared(QUICK - 1)
+        mixing = mixing_message(self._measured, self.potential_, shared.values, of_rows.values, self.n_iter_)
+        noise = noise_message(self._measured, float(np.mean(self.learning_rate_)), independent=job.independent)
+        return [interrupted if result.interrupted else None, mixing, noise]
+
+    def _compared(self, most: int | None = None) -> tuple[Compared, Compared]:
+        """Return at most so many quantities at all draws: those shared by all rows, and those at reference rows."""
+        quantities = self._quantities()
+        shared = [quantity for quantity in quantities if not quantity.per_row]
+        of_rows = [quantity for quantity in quantities if quantity.per_row]
+        rows = np.arange(len(self._reference))
+        first = self._side_by_side(shared, rows[:1], None if most is None else most // 2)
+        if most is not None:
+            most -= len(first.names)
+            rows = evenly(len(rows), max(1, most // max(1, sum(len(quantity.labels) for quantity in of_rows))))
+        return first, self._side_by_side(of_rows, rows, most)
+
+    def _side_by_side(self, quantities: list[Quantity], rows: NDArray[np.int64], most: int | None) -> Compared:
+        """Return the values of quantities at some reference rows, evenly thinned to at most so many."""
+        empty = np.empty((*self.draws_.shape[:2], 0))
+        parts = [self._at_reference(quantity, rows).reshape(*empty.shape[:2], -1) for quantity in quantities]
+        values = np.concatenate([empty, *parts], axis=2)
+        names = [name for quantity in quantities for name in quantity.names(rows)]
+        chosen = evenly(len(names), len(names) if most is None else most)
+        return Compared([names[number] for number in chosen], values[:, :, chosen])
+
+    def _at_reference(self, quantity: Quantity, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return a quantity at all draws and some reference rows, (S, C, rows, labels)."""
+        with one_thread():
+            values = self._ensemble().values(self._reference[rows], quantity.statistic)
+        return values.reshape(*self.draws_.shape[:2], *values.shape[1:])
+
+    def diagnostics(self) -> Diagnostics:
+        """Return how far the chains agree, in predictions and in U, and how the sampler fared.
+
+        R-hat and effective sample sizes are of U over all training rows (at the draws of ``potential_``) and, at every draw, of the
+        predictions at up to 32 training rows and of learned noise levels. They are computed anew at every call.
+        """
+        check_is_fitted(self)
+        shared, of_rows = self._compared()
+        values = np.concatenate([shared.values, of_rows.values], axis=2)
+        return diagnose(self._measured, self.potential_, values, shared.names + of_rows.names, self._messages)
+
+    def summary(self) -> str:
+        """Return the diagnostics and what was run as a plain-text table."""
+        check_is_fitted(self)
+        rates = np.atleast_1d(self.learning_rate_)
+        temperature = self.effective_temperature_
+        head = [
+            ("sampler", f"{self._sampler_name}, law: {self._sampler_law}"),
+            ("effective temperature", "no single number" if temperature is None else f"{temperature:.3g}"),
+            ("learning rate", per_chain(rates)),
+            ("run", f"{self.n_steps_} steps, {self.n_iter_} epochs"),
+            ("draws kept", f"{self.draws_.shape[0]} of each of {self.draws_.shape[1]} chains"),
+        ]
+        return summary(head, self.diagnostics())
+
+    def to_arviz(self) -> Any:
+        """Return the draws of what is compared between chains as ArviZ's data tree; needs the extra "arviz".
+
+        Group ``posterior`` holds class probabilities (without the last class), or conditional means and log noise levels, at the
+        reference rows: dimensions chain, draw, reference_row and class or output. Group ``sample_stats`` holds ``potential``, U in
+        nats over all training rows, at the draws where it was evaluated. Chains that diverged are absent.
+        """
+        check_is_fitted(self)
+        rows = np.arange(len(self._reference))
+        found = {}
+        for quantity in self._quantities():
+            values = self._at_reference(quantity, rows if quantity.per_row else rows[:1])
+            values = values if quantity.per_row else values[:, :, 0]
+            dims = (["reference_row"] if quantity.per_row else []) + [quantity.axis]
+            found[quantity.name] = (dims, values.swapaxes(0, 1), quantity.labels)
+        return to_data_tree(found, self.potential_, self._measured.potential_draws)
 
     # --- predictions ---------------------------------------------------------------------------------------------------------
 
@@ -300,12 +431,6 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         return tags
 
 
-def _effective_temperature(settings: Settings, timeline: Timeline) -> float | None:
-    """Return the temperature at which the kept draws were made, None if there is no single number."""
-    multipliers = np.unique(timeline.temperature[timeline.collect])
-    return settings.sampler.effective_temperature(settings.temperature * float(multipliers[0])) if len(multipliers) == 1 else None
-
-
 def _check_needs(settings: Settings, rows: TrainingRows) -> None:
     """Raise ValueError if the sampler needs all rows at every step and does not get them."""
     if "full_batch" in settings.sampler.needs and rows.batch_size < len(rows.weight):
@@ -313,101 +438,6 @@ def _check_needs(settings: Settings, rows: TrainingRows) -> None:
             f"batch_size={settings.batch_size} is less than the {len(rows.weight)} training rows, and "
             f"{type(settings.sampler).__name__} needs all of them at every step; use batch_size='auto'."
         )
-
-
-def _stages(
-    settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float, *, full_batch: bool
-) -> tuple[Stage, ...]:
-    """Return the stages of a run: a new one begins where the prior changes and, after half of the burn-in, with a noise head."""
-    warm_up = int(np.argmax(timeline.collect)) // 2 if isinstance(posterior.likelihood, HeteroscedasticNoise) else 0
-    priors = _prior_steps(settings, timeline)
-    owned = settings.learning_rate_given or settings.sampler.stability_limit is None
-    stages: list[Stage] = []
-    for start, stop in pairwise([*sorted({0, warm_up, *priors}), len(timeline)]):
-        target = replace(posterior, prior=priors[max(step for step in priors if step <= start)])
-        target = _homoscedastic(target) if start < warm_up else target
-        part = timeline[start:stop]
-        stage = Stage(
-            sampler=settings.sampler,
-            timeline=part,
-            posterior=target,
-            step_size=step_size if owned else min(step_size, _core_limit(target, part, settings.temperature)),
-            temperature=settings.temperature,
-            caution=None if owned else CLOSE if target.likelihood.stiff or full_batch else NOISY,
-        )
-        if start == warm_up > 0:
-            stage = replace(stage, carry=partial(_to_heteroscedastic, cast(Posterior, stages[-1].posterior)))
-        stages.append(stage)
-    return tuple(stages)
-
-
-def _prior_steps(settings: Settings, timeline: Timeline) -> dict[int, Prior]:
-    """Return each prior of the run by the step at which it begins."""
-    n_steps, first_draw = len(timeline), int(np.argmax(timeline.collect))
-    priors = {int(share * n_steps): prior for share, prior in settings.prior.phases}
-    last = max(priors)
-    if last > first_draw:
-        raise ValueError(
-            f"prior.at={settings.prior.phases[-1][0]!r} changes the prior after step {last} of {n_steps}, and the first draw is "
-            f"kept after step {first_draw + 1}: the change must come before it. "
-            f"Use at<={math.floor(100 * first_draw / n_steps) / 100} or a larger burn_in."
-        )
-    return priors
-
-
-def _homoscedastic(posterior: Posterior) -> Posterior:
-    """Return the posterior with one learned noise level per target in place of each noise output."""
-    likelihood = HomoscedasticNoise(cast(HeteroscedasticNoise, posterior.likelihood).n_targets)
-    network = replace(posterior.network, widths=(*posterior.network.widths[:-1], likelihood.n_outputs))
-    return replace(posterior, network=network, likelihood=likelihood)
-
-
-def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
-    """Turn each learned noise level into a noise output: zero weights, and the bias that gives the same sd everywhere."""
-    weights, extra = first.split(theta)
-    sd = cast(Gaussian, first.likelihood).noise_sd(extra, extra)[..., 0]
-    return first.network.widen_outputs(weights, HeteroscedasticNoise.raw_from_sd(sd))
-
-
-def _core_limit(posterior: Posterior, timeline: Timeline, temperature: float) -> float:
-    """Return the largest step size, before the schedule's multiplier, that samples the prior's core rightly; inf without one.
-
-    At every step eps / s0^2 <= 1 (the core's curvature) and sqrt(2 eps tau) <= s0 (the noise of one step stays within it).
-    """
-    strain = timeline.step_size * np.maximum(1.0, 2.0 * temperature * timeline.temperature)
-    return posterior.density.narrowest_core**2 / float(strain.max())
-
-
-def _check_core(settings: Settings, job: ChainJob, step_size: torch.Tensor, n_data: float) -> None:
-    """Warn if the steps of the last stage are too long for the prior's core; ``step_size`` is that of each chain."""
-    stage = job.stages[-1]
-    density = cast(Posterior, stage.posterior).density
-    limit = _core_limit(cast(Posterior, stage.posterior), stage.timeline, settings.temperature)
-    excess = float(step_size.max()) / limit
-    if settings.sampler.stability_limit is None or excess <= 1.0 + 1e-9:
-        return
-    core, wider = density.narrowest_core, 1.005 * math.sqrt(excess)
-    rate = f"learning_rate<={0.995 * limit * settings.unit(n_data):.3g}"
-    if density.threshold is None:
-        message = (
-            f"a prior as narrow as {settings.prior!r}: its steps leave the core. Use {rate}, or a scale {wider:.3g} times as wide."
-        )
-    else:
-        message = (
-            f"the prior's spike of scale {core:.3g}: its steps leave the spike, so that too few weights are found in it. "
-            f"Use {rate}, or spike_scale>={wider * core:.3g}."
-        )
-    warnings.warn(
-        f"learning_rate={settings.learning_rate} is too large for {message}",
-        ConvergenceWarning,
-        stacklevel=4,
-    )
-
-
-def _threshold(posterior: Posterior) -> tuple[NDArray[np.float32] | None, bool]:
-    """Return the absolute values below which parameters belong to the prior's spike, (P,), and whether predictions prune them."""
-    threshold = posterior.threshold()
-    return None if threshold is None else threshold.float().numpy(), posterior.density.prune
 
 
 def _finite(values: NDArray[Any]) -> NDArray[Any]:
@@ -424,38 +454,3 @@ def cast_finite(values: NDArray[Any], dtype: Any) -> NDArray[np.floating]:
     """Return values in another dtype; raise ValueError if they do not fit."""
     with np.errstate(over="ignore"):
         return _finite(values.astype(dtype))
-
-
-def _alive(settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult, n_data: float) -> torch.Tensor:
-    """Return which chains did not diverge; warn of those that did, and raise ValueError if all did.
-
-    At stationarity the mean of U exceeds its minimum by about tau P / 2, and the minimum is below U(0) and U(start). A prior with a
-    spike is far higher at weights of ordinary size than at 0: that difference is allowed as well.
-    """
-    curve = result.potential_curve
-    half = curve[len(curve) // 2 :].nan_to_num(torch.inf, torch.inf, torch.inf).mean(dim=0)
-    zero = torch.zeros(1, posterior.n_params, dtype=job.dtype, device=job.device)
-    with one_thread(), torch.no_grad():
-        allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
-        ordinary = posterior.initial_scale().to(zero)[None]
-        allowed = allowed + (posterior.prior_value(ordinary) - posterior.prior_value(zero)).clamp_min(0.0)
-    hot = half > allowed + HOT * max(settings.temperature, 1.0) * posterior.n_params
-    dead = hot | (result.diverged_at >= 0)
-    n_dead = int(dead.sum())
-    if n_dead == 0:
-        return ~dead
-    steps = result.diverged_at[result.diverged_at >= 0]
-    when = f" by step {int(steps.min())}" if len(steps) else ""
-    least = float(result.step_size[dead].min()) * settings.unit(n_data)
-    used = f"learning_rate={settings.learning_rate}"
-    if not settings.learning_rate_given:
-        cut = f", cut to {least:.2g} by curvature" if least < settings.learning_rate * (1 - 1e-9) else ""
-        used = f"learning_rate=None ({settings.learning_rate:g}, the default of {type(settings.sampler).__name__}{cut})"
-    advice = min(least / 10, settings.sampler.default_learning_rate)
-    message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains); try learning_rate<={advice:.2g}."
-    if bool(result.ran_away[dead].all()):
-        message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains): {settings.sampler.runaway_advice}."
-    if n_dead == settings.n_chains:
-        raise ValueError(message)
-    warnings.warn(f"{message} The diverged chains were dropped.", ConvergenceWarning, stacklevel=4)
-    return ~dead

@@ -13,7 +13,7 @@ from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, cast_finite
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
@@ -83,6 +83,11 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
 
     def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
         return rows.target, Categorical(len(self.classes_))
+
+    def _quantities(self) -> list[Quantity]:
+        """Return the class probabilities; the last class's follows from the others."""
+        labels = self.classes_[:-1].tolist()
+        return [Quantity("probability", "class", labels, True, lambda outputs, extra: self._probabilities(outputs, extra)[:, :-1])]
 
     def predict_proba(
         self, X: Matrix, return_std: bool = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,11 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 from sklearn.base import RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
 
 from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets, cast_finite
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
@@ -106,20 +104,36 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
             )
         return FixedNoise(tuple(relative.tolist()))
 
-    def _review(self, rows: TrainingRows) -> None:
-        """Warn if the learned noise exceeds the spread of the targets: then chains have been thrown off by single rows."""
+    def _of_model(self, rows: TrainingRows) -> str | None:
+        """Return what to say if the learned noise exceeds the spread of the targets: single rows have thrown chains off."""
         if isinstance(self._likelihood, FixedNoise) or rows.n_data < LEAST_DATA:
-            return
+            return None
         some = slice(0, min(256, len(rows.weight)))
         noise = np.sqrt(self._mean_and_variances(rows.x[some])[2].mean(axis=0))
-        if (noise > LOUD).any() and self._y_scaling.scale.any() and self.normalize_y:
-            warnings.warn(
-                f"The learned noise is {noise.max():.3g} times the standard deviation of y: the run is too short, or outlying "
-                "rows have thrown the chains off. "
-                "Use a smaller learning_rate, larger batches (batch_size=len(X) where that is affordable), or transform y.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        if not ((noise > LOUD).any() and self._y_scaling.scale.any() and self.normalize_y):
+            return None
+        return (
+            f"The learned noise is {noise.max():.3g} times the standard deviation of y: the run is too short, or outlying "
+            "rows have thrown the chains off. "
+            "Use a smaller learning_rate, larger batches (batch_size=len(X) where that is affordable), or transform y."
+        )
+
+    def _quantities(self) -> list[Quantity]:
+        """Return the log noise level, where it is learned, and the conditional mean."""
+        center, unit = (torch.from_numpy(part)[:, None] for part in self._y_scaling)
+        outputs_ = list(range(self.n_outputs_))
+        likelihood = cast(Gaussian, self._likelihood)
+
+        def mean(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
+            return likelihood.mean(outputs).double() * unit + center
+
+        def log_noise(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
+            return likelihood.noise_sd(outputs, extra).double().log() + unit.log()
+
+        found = [Quantity("mean", "output", outputs_, True, mean)]
+        if isinstance(likelihood, FixedNoise):
+            return found
+        return [Quantity("log_noise_sd", "output", outputs_, isinstance(likelihood, HeteroscedasticNoise), log_noise), *found]
 
     def predict(
         self, X: Matrix, return_std: bool = False

@@ -75,6 +75,18 @@ class Sampler(Parameters):
 
     runaway_advice: ClassVar[str] = ""
 
+    def gradient_noise_gain(self, state: Any) -> Coefficient | Theta | None:
+        """Return k in k eps s2 / (2 tau), the ratio of the gradients' noise (variance s2) to the noise that the sampler injects.
+
+        1 is SGLD's. None means that the sampler absorbs the noise of its gradients. A drift made of past gradients or turned by a
+        skew matrix carries more noise than this counts.
+        """
+        return 1.0
+
+    def momentum_variance(self, temperature: float) -> float | None:
+        """Return the variance of a momentum in equilibrium as epsilon -> 0; None if the state holds none."""
+        return None
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> Any:
         """Return the state that starts at ``theta``."""
         raise NotImplementedError

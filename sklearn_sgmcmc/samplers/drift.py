@@ -97,6 +97,11 @@ class MSGLD(Sampler):
             return temperature
         return None if isinstance(self.bias_factor, torch.Tensor) else temperature / (1.0 + self.bias_factor)
 
+    def gradient_noise_gain(self, state: DriftState) -> Coefficient:
+        """(1 + a)^2 for the printed form, whose average repeats the noise; 1 rescaled; 1 + a for the recipe, which injects more."""
+        power = {"printed": 2, "rescaled": 0, "recipe": 1}[self.variant]
+        return (1.0 + self.bias_factor) ** power
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> DriftState:
         """Start at ``theta`` with m_0 = 0."""
         return DriftState(theta, torch.zeros_like(theta))
@@ -159,6 +164,10 @@ class AdaptiveDrift(Sampler):
     def effective_temperature(self, temperature: float) -> float | None:
         """None: the law is not that of any temperature. Without bias it is SGLD's."""
         return temperature if not isinstance(self.bias_factor, torch.Tensor) and self.bias_factor == 0 else None
+
+    def gradient_noise_gain(self, state: AdaptiveDriftState) -> Coefficient | Theta:
+        """G, of the gradient's own part."""
+        return 1.0 if self.preconditioner is None else self.preconditioner.metric(state.square)
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> AdaptiveDriftState:
         """Start at ``theta`` without drift."""

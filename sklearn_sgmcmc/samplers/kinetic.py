@@ -66,6 +66,14 @@ class SGHMC(Sampler):
         """Raise ValueError if the noise of the gradients alone exceeds what may be injected: 2 f tau - eps V must stay >= 0."""
         check_noise_correction(self, 2.0 * self.friction, largest_step, least_temperature)
 
+    def gradient_noise_gain(self, state: KineticState) -> Coefficient:
+        """1 / f: the injected noise is 2 f eps tau."""
+        return 1.0 / self.friction
+
+    def momentum_variance(self, temperature: float) -> float:
+        """2 tau / (2 - f)."""
+        return 2.0 * temperature / (2.0 - float(self.friction))
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> KineticState:
         """Start at ``theta`` with r ~ N(0, tau I)."""
         return KineticState(theta, scale(sqrt(control.temperature), noise(theta)))
@@ -127,6 +135,14 @@ class BAOAB(Sampler):
         self.check_field("friction", "a number > 0", positive)
         letters = "a word of the letters A, B and O, each at least once"
         self.check_field("word", letters, lambda word: set(word) == set("ABO"))
+
+    def gradient_noise_gain(self, state: SplittingState) -> Coefficient:
+        """2 / (1 - exp(-2 f)): the heat bath injects (1 - exp(-2 f)) tau."""
+        return 2.0 / (1.0 - exp(-2.0 * self.friction))
+
+    def momentum_variance(self, temperature: float) -> float:
+        """The temperature."""
+        return temperature
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SplittingState:
         """Start at ``theta`` with r ~ N(0, tau I)."""

@@ -72,6 +72,10 @@ class PSGLD(Sampler):
         """Return G = 1 / (l + sqrt V)."""
         return plus(self.regularizer, V.sqrt()).reciprocal()
 
+    def gradient_noise_gain(self, state: PreconditionedState) -> Theta:
+        """G."""
+        return self.metric(state.square)
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> PreconditionedState:
         """Start at ``theta`` with V the squared gradient there."""
         return PreconditionedState(theta, self.start(potential.grad(theta), potential.n_data))

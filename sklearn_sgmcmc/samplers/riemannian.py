@@ -80,6 +80,16 @@ class SGRLD(Sampler):
         self.check_field("regularizer", "a number > 0", positive)
         self.check_field("adapt", "'burn_in' or 'always'", ("burn_in", "always").__contains__)
 
+    def gradient_noise_gain(self, state: RiemannianState) -> Theta:
+        """K, or its diagonal."""
+        if self.inverse_metric is None:
+            return self._inverse_fisher(state.fisher)
+        K = self.inverse_metric(state.theta)
+        return K if K.ndim == 2 else K.diagonal(dim1=1, dim2=2)
+
+    def _inverse_fisher(self, F: Theta) -> Theta:
+        return plus(self.regularizer, F).reciprocal()
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> RiemannianState:
         """Start at ``theta`` with the Fisher information there."""
         if self.inverse_metric is None:
@@ -95,7 +105,7 @@ class SGRLD(Sampler):
             return RiemannianState(self._move(theta, g, self.inverse_metric, noise, control), F)
         if control.adapt or self.adapt == "always":
             F = average(self.decay, F, self._per_datum(theta, potential))
-        K = plus(self.regularizer, F).reciprocal()
+        K = self._inverse_fisher(F)
         return RiemannianState(preconditioned_move(theta, g, K, noise, control), F)
 
     @staticmethod

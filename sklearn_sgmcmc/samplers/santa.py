@@ -116,6 +116,13 @@ class Santa(Sampler):
         """Return where the mean friction exceeds 1."""
         return is_runaway(state.friction)
 
+    def gradient_noise_gain(self, state: SantaState) -> None:
+        """None: the friction absorbs it."""
+
+    def momentum_variance(self, temperature: float) -> float:
+        """The temperature."""
+        return temperature
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SantaState:
         """Start at ``theta`` with r ~ N(0, I), V_0 the mean over parameters of the squared gradient there, and G_0 = G_1."""
         V = scale(1.0 / potential.n_data, potential.grad(theta)).square().mean(dim=1, keepdim=True).expand_as(theta)

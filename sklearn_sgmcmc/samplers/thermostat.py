@@ -76,6 +76,13 @@ class SGNHT(Sampler):
         """Return where the mean friction exceeds 1."""
         return is_runaway(state.friction)
 
+    def gradient_noise_gain(self, state: ThermostatState) -> None:
+        """None: the friction absorbs it."""
+
+    def momentum_variance(self, temperature: float) -> float:
+        """The temperature."""
+        return temperature
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> ThermostatState:
         """Start at ``theta`` with r ~ N(0, tau I) and alpha = a."""
         r = scale(sqrt(control.temperature), noise(theta))
