@@ -198,15 +198,13 @@ def test_ratio_is_eps_s2_over_two_tau():
     _, _, theta, by_row = linear_posterior()
     state = SGLD().init(torch.tensor(theta)[None], None, None, None)
     variance = torch.tensor(by_row.var(axis=0))[None]
-    found = noise_ratio(SGLD(), state, variance, torch.tensor([[0.01]], dtype=torch.float64), 0.7, 200.0)
+    found = noise_ratio(SGLD(), state, variance, torch.tensor([[0.01]], dtype=torch.float64), 0.7)
     np.testing.assert_allclose(found.numpy(), 0.01 * by_row.var(axis=0)[None] / 1.4, rtol=1e-12)
 
 
 def test_ratio_of_a_kinetic_sampler_counts_its_friction_and_correction():
     variance = torch.full((1, 4), 3.0, dtype=torch.float64)
-    found = noise_ratio(
-        SGHMC(0.2, gradient_noise_variance=1.0), None, variance, torch.tensor([[0.01]], dtype=torch.float64), 1.0, 200.0
-    )
+    found = noise_ratio(SGHMC(0.2, gradient_noise_variance=1.0), None, variance, torch.tensor([[0.01]], dtype=torch.float64), 1.0)
     np.testing.assert_allclose(found.numpy(), 0.01 * 2.0 / (2 * 0.2), rtol=1e-12)
 
 
