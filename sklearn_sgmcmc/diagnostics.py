@@ -21,8 +21,8 @@ from sklearn_sgmcmc.samplers._base import Sampler
 
 REFERENCE_ROWS = 32
 """Most training rows at which predictions are compared."""
-QUICK = 24
-"""Most quantities that are looked at in ``fit``: 600 take most of a second."""
+QUICK = 10
+"""Most quantities that are looked at in ``fit``: each takes as long as a few steps of a small network."""
 POTENTIAL_SHARE = 0.1
 """Largest share of a run's gradient work, in rows, that U of the kept draws may take ..."""
 LEAST_POTENTIALS = 10

@@ -814,11 +814,10 @@ class ConvergenceDisplay(_Display):
         (self.ess_bulk_,) = right.plot(place, self.ess_bulk[order], marker="o", color=OKABE_ITO[0], label="bulk", **style)
         (self.ess_tail_,) = right.plot(place, self.ess_tail[order], marker="^", color=OKABE_ITO[1], label="tail", **style)
         self._mark_potential(order)
-        for level, name in ((1.01, "1.01, for reports"), (1.1, "1.1, fit warns")):
+        for level, name in ((1.01, "1.01: reports"), (1.1, "1.1: fit warns")):
             left.axhline(level, color=GREY, linewidth=1, linestyle="--")
-            left.annotate(
-                name, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY, fontsize="small"
-            )
+            where = {"xy": (0.02, level), "xycoords": ("axes fraction", "data"), "va": "bottom"}
+            left.annotate(name, **where, color=GREY, fontsize="small")  # type: ignore[arg-type]
         right.axhline(self.n_draws, color=GREY, linewidth=1, linestyle="--", label=f"{self.n_draws} draws")
         left.set(xlabel="quantity, worst first", ylabel="R-hat", ylim=(min(0.99, *left.get_ylim()), max(1.15, *left.get_ylim())))
         right.set(xlabel="quantity, worst first", ylabel="effective sample size", yscale="log")

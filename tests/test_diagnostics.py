@@ -285,11 +285,11 @@ def test_no_warning_where_r_hat_would_be_noise(settings):
 
 def long_run(name):
     """Return a model whose chains mix in the steps that it takes, and its data."""
-    settings = {"max_iter": 15_000}
     if name == "regression":
-        return BayesianMLPRegressor((), **settings), load_diabetes(return_X_y=True)
-    load = load_iris if name == "iris" else load_breast_cancer
-    return BayesianMLPClassifier((10,), **settings), load(return_X_y=True)
+        return BayesianMLPRegressor((), max_iter=15_000), load_diabetes(return_X_y=True)
+    if name == "iris":
+        return BayesianMLPClassifier((10,), max_iter=60_000), load_iris(return_X_y=True)
+    return BayesianMLPClassifier((), max_iter=120_000), load_breast_cancer(return_X_y=True)
 
 
 @pytest.mark.slow

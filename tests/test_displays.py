@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_sgmcmc.displays import (
+    ConvergenceDisplay,
     CoverageDisplay,
     DecisionMapDisplay,
     PotentialDisplay,
@@ -236,3 +237,25 @@ def test_a_transformed_target_is_an_error_that_names_the_way_out():
 def test_matplotlib_is_not_imported_with_the_package():
     code = "import sys, sklearn_sgmcmc, sklearn_sgmcmc.displays; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_convergence_display_shows_the_diagnostics_worst_first(classifier):
+    found = classifier[-1].diagnostics()
+    display = ConvergenceDisplay.from_estimator(classifier)
+    order = np.argsort(-found.r_hat)
+    np.testing.assert_array_equal(display.r_hat_.get_ydata(), found.r_hat[order])
+    np.testing.assert_array_equal(np.sort(display.ess_tail_.get_ydata()), np.sort(found.ess_tail))
+    assert len(display.axes_) == 2
+
+
+def test_convergence_display_draws_on_axes_that_exist(regressor):
+    figure, axes = plt.subplots(1, 2)
+    assert ConvergenceDisplay.from_estimator(regressor, ax=axes).figure_ is figure
+    with pytest.raises(ValueError, match="give two"):
+        ConvergenceDisplay.from_estimator(regressor, ax=axes[:1])
+
+
+@pytest.mark.parametrize(("settings", "why"), [({"sampler": "adam"}, "optimiser"), ({"n_chains": 1}, "n_chains >= 2")])
+def test_convergence_display_says_why_there_is_no_r_hat(settings, why):
+    with pytest.raises(ValueError, match=why):
+        ConvergenceDisplay.from_estimator(BayesianMLPRegressor(**FAST | settings).fit(X1, Y))

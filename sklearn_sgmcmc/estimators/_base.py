@@ -123,6 +123,8 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         ------
         ValueError
             If a parameter or an input lies outside its domain, or if every chain diverges.
+        KeyboardInterrupt
+            If interrupted; the draws made so far are then kept, unless there is none or several workers ran.
         """
         before = self.__dict__.copy()
         try:

@@ -55,13 +55,17 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     random_state : int, RandomState or None, default None
         An integer makes fits bit-equal.
     verbose : int, default 0
-        0 is silent, 1 shows a progress bar (one per worker)."""
+        0 is silent, 1 shows one progress bar: with several workers, that of the first. Ctrl-C keeps the draws made so far
+        (with one worker), warns and raises KeyboardInterrupt."""
 
 SHARED_ATTRIBUTES = """\
 draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
         Kept parameters, without the chains that diverged.
     potential_curve_ : ndarray of shape (n_looks, n_chains)
         -log posterior in nats along the run, estimated on the current minibatch.
+    potential_ : ndarray of shape (n_evaluated, n_chains)
+        U = -log posterior in nats over all training rows, at the kept draws or, where that would be a tenth of the work, at evenly
+        thinned ones. See ``diagnostics`` and ``summary``.
     learning_rate_ : float, or ndarray of shape (n_chains,)
         Learning rate of the kept draws before the schedule's multiplier; one per chain where chains had to cut their steps.
     keep_mask_ : ndarray of bool, shaped like ``draws_``
