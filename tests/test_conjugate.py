@@ -88,7 +88,7 @@ def test_every_exact_or_small_step_sampler_is_here():
     assert names == set(ALL)
 
 
-@pytest.mark.parametrize(("name", "n_rows"), by_hand(WITH_OWN_LAW, SAMPLERS))
+@pytest.mark.parametrize(("name", "n_rows"), by_hand(WITH_OWN_LAW, ["sghmc", "msgld recipe"]))
 def test_full_batch_sd_equals_the_samplers_own_law(name, n_rows):
     X, y = data(n_rows)
     model = fit(name, X, y, 2048 if n_rows == 50 else 640, learning_rate=0.1, max_iter=600, n_draws=100, burn_in=0.4)
@@ -99,7 +99,7 @@ def test_full_batch_sd_equals_the_samplers_own_law(name, n_rows):
     np.testing.assert_allclose(found_mean, mean, atol=5 * (found_sd / ess_of_mean**0.5).max())
 
 
-@pytest.mark.parametrize(("name", "n_rows"), by_hand(ALL, SAMPLERS))
+@pytest.mark.parametrize(("name", "n_rows"), by_hand(ALL, ["sgld"]))
 def test_full_batch_sd_equals_the_posterior_at_small_step(name, n_rows):
     X, y = data(n_rows)
     model = fit(name, X, y, 512, learning_rate=0.01, max_iter=4000, n_draws=100, burn_in=0.3)
@@ -109,7 +109,7 @@ def test_full_batch_sd_equals_the_posterior_at_small_step(name, n_rows):
     np.testing.assert_allclose(found_sd, np.sqrt(np.diag(np.linalg.inv(H))), rtol=0.03)
 
 
-@pytest.mark.parametrize(("name", "n_rows"), by_hand((name for name in ALL if "full_batch" not in ALL[name].needs), ["sghmc"]))
+@pytest.mark.parametrize(("name", "n_rows"), by_hand((name for name in ALL if "full_batch" not in ALL[name].needs), []))
 def test_minibatch_sd_equals_the_posterior_where_gradient_noise_is_small(name, n_rows):
     X, y = data(n_rows)
     batch_size = {50: 10, 1000: 50}[n_rows]
@@ -131,20 +131,20 @@ def small_learning_rate(H, n_rows, batch_size, noise):
     return 0.03 / (s2_per_step + h_per_step / 4)
 
 
-def minibatch_sd_error():
+def minibatch_sd_error(n_chains):
     """Return the largest relative error of the posterior sds of a minibatch fit under a prior as strong as the data."""
     X, y = data(50)
     H, _ = precision(X, y, prior_scale=0.15)
     settings = {"learning_rate": 0.0015, "batch_size": 10, "max_iter": 1200, "n_draws": 40, "burn_in": 0.4, "prior_scale": 0.15}
-    found = moments(fit("sgld", X, y, 256, **settings))[1]
+    found = moments(fit("sgld", X, y, n_chains, **settings))[1]
     return np.abs(found / np.sqrt(np.diag(np.linalg.inv(H))) - 1).max()
 
 
 def test_minibatch_sd_equals_the_posterior_under_a_strong_prior():
-    assert minibatch_sd_error() < 0.03
+    assert minibatch_sd_error(256) < 0.03
 
 
 @pytest.mark.parametrize("bind", [without_share, prior_once_per_batch])
 def test_rung_7_rejects_the_posterior_mutant(bind, monkeypatch):
     monkeypatch.setattr(Posterior, "bind", bind)
-    assert minibatch_sd_error() > 0.06
+    assert minibatch_sd_error(64) > 0.06

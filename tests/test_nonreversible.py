@@ -131,7 +131,7 @@ class Quartic:
 
 def path(skew, noises, start):
     """Return theta after the noises, driven with a fixed S."""
-    sampler = NonReversibleHessian(skew_rate=0.0, n_pairs=3)
+    sampler = NonReversibleHessian(skew_scale=1.0, skew_limit=10.0, skew_rate=0.0, n_pairs=3)
     state = sampler.init(start, Quartic(), RecordedNoise([skew]), ADAPTING)
     for noise in noises:
         state = sampler.step(state, Quartic(), RecordedNoise([noise]), ADAPTING)

@@ -144,9 +144,9 @@ class NonReversibleHessian(AdaptiveNonReversible):
 
     Parameters
     ----------
-    skew_scale : float >= 0, default 1
+    skew_scale : float >= 0, default 0.5
         Standard deviation of the first free entries of S, dimensionless.
-    skew_limit : float >= 0, default 2
+    skew_limit : float >= 0, default 1 (the paper suggests 2, with shorter steps)
         Bound of their absolute values.
     skew_rate : float >= 0, default 0.1
         k = alpha_S / (eps N), dimensionless.
@@ -158,8 +158,8 @@ class NonReversibleHessian(AdaptiveNonReversible):
         "burn_in" freezes S before the first kept draw.
     """
 
-    skew_scale: Coefficient = 1.0
-    skew_limit: Coefficient = 2.0
+    skew_scale: Coefficient = 0.5
+    skew_limit: Coefficient = 1.0
     skew_rate: Coefficient = 0.1
     n_pairs: int | None = 4
     sensitivity_limit: Coefficient = 1e3
@@ -222,9 +222,9 @@ class NonReversibleSPSA(AdaptiveNonReversible):
 
     Parameters
     ----------
-    skew_scale : float >= 0, default 1
+    skew_scale : float >= 0, default 0.5
         Standard deviation of the first free entries of S, dimensionless.
-    skew_limit : float >= 0, default 2
+    skew_limit : float >= 0, default 1 (the paper suggests 2, with shorter steps)
         Bound of their absolute values.
     skew_rate : float >= 0, default 0.1
         k = alpha_S / (eps N), dimensionless.
@@ -236,8 +236,8 @@ class NonReversibleSPSA(AdaptiveNonReversible):
         "burn_in" freezes S before the first kept draw.
     """
 
-    skew_scale: Coefficient = 1.0
-    skew_limit: Coefficient = 2.0
+    skew_scale: Coefficient = 0.5
+    skew_limit: Coefficient = 1.0
     skew_rate: Coefficient = 0.1
     perturbation: Coefficient = 0.05
     n_pairs: int | None = None
@@ -312,9 +312,9 @@ class NonReversibleSPSA2(NonReversibleSPSA):
 
     Parameters
     ----------
-    skew_scale : float >= 0, default 1
+    skew_scale : float >= 0, default 0.5
         Standard deviation of the first free entries of S, dimensionless.
-    skew_limit : float >= 0, default 2
+    skew_limit : float >= 0, default 1 (the paper suggests 2, with shorter steps)
         Bound of their absolute values.
     skew_rate : float >= 0, default 0.1
         k = alpha_S / (eps N), dimensionless.
