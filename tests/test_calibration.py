@@ -23,7 +23,7 @@ from sklearn_sgmcmc.schedules import Constant
 REPLICATES, N_ROWS, N_NEW, N_DRAWS, BINS = 1000, 20, 100, 399, 20
 CASES = {
     "linear, mala": (MLP((2, 1), "tanh"), 0.5, MALA(), 0.004, 20_000),
-    "linear, sghmc": (MLP((2, 1), "tanh"), 0.5, SGHMC(), 0.0002, 20_000),
+    "linear, sghmc": (MLP((2, 1), "tanh"), 0.5, SGHMC(), 0.0006, 20_000),
     "tanh, mala": (MLP((1, 2, 1), "tanh"), 1.0, MALA(), 0.03, 80_000),
 }
 """Network, noise sd, sampler, step size and steps."""

@@ -288,8 +288,8 @@ def long_run(name):
     if name == "regression":
         return BayesianMLPRegressor((), max_iter=15_000), load_diabetes(return_X_y=True)
     if name == "iris":
-        return BayesianMLPClassifier((10,), max_iter=60_000), load_iris(return_X_y=True)
-    return BayesianMLPClassifier((), max_iter=120_000), load_breast_cancer(return_X_y=True)
+        return BayesianMLPClassifier((10,), learning_rate=0.1, max_iter=20_000), load_iris(return_X_y=True)
+    return BayesianMLPClassifier((), learning_rate=0.2, max_iter=20_000), load_breast_cancer(return_X_y=True)
 
 
 @pytest.mark.slow

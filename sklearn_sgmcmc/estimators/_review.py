@@ -195,7 +195,7 @@ def mixing_message(
     factor = max((_longer(value, limit) for _, value, limit in known), default=1)
     if factor == 1:
         return None
-    seen = ", ".join(f"{value:.2f} {name} (limit {limit:g})" for name, value, limit in known)
+    seen = ", ".join(f"{value:.2f} {name} (limit {limit:g})" for name, value, limit in known if value > limit)
     return (
         f"The chains have not mixed: R-hat is {seen}{_trend(of_potential)}. "
         f"Increase max_iter, from {epochs} to {factor * epochs} or so; summary() says more."
