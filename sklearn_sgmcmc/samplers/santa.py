@@ -127,10 +127,11 @@ class Santa(Sampler):
         """Start at ``theta`` with r ~ N(0, I), V_0 the mean over parameters of the squared gradient there, and G_0 = G_1."""
         V = scale(1.0 / potential.n_data, potential.grad(theta)).square().mean(dim=1, keepdim=True).expand_as(theta)
         G = self._metric(V)
-        if self.initial_friction is None:
-            friction = self._noise_level(G, control)
+        one = torch.ones_like(theta)
+        if self.initial_friction is not None:
+            friction = scale(sqrt(control.step_size) * self.initial_friction, one)
         else:
-            friction = scale(sqrt(control.step_size) * self.initial_friction, torch.ones_like(theta))
+            friction = scale(sqrt(control.step_size), G) if self.noise_level is None else scale(self.noise_level, one)
         return SantaState(theta, noise(theta), friction, V, G)
 
     def step(self, state: SantaState, potential: Potential, noise: Noise, control: Control) -> SantaState:
@@ -165,7 +166,10 @@ class Santa(Sampler):
     def _kick(self, state: SantaState, g: Theta, G: Theta, noise: Noise, control: Control) -> Theta:
         """Return -sqrt(eps) G g, the noise, and the correction for a changing metric if asked for."""
         eps, tau = control.step_size, control.temperature
-        injected = scale(sqrt(2.0 * tau), self._noise_level(state.metric, control).sqrt() * noise(g))
+        if self.noise_level is None:
+            injected = scale(sqrt(2.0 * sqrt(eps) * tau), state.metric.sqrt() * noise(g))
+        else:
+            injected = scale(sqrt(2.0 * self.noise_level * tau), noise(g))
         kick = add_scaled(injected, -sqrt(eps), G * g)
         if not self.metric_correction:
             return kick
@@ -180,7 +184,3 @@ class Santa(Sampler):
     def _metric(self, V: Theta) -> Theta:
         """Return G = 1 / sqrt(l + sqrt V)."""
         return plus(self.regularizer, V.sqrt()).rsqrt()
-
-    def _noise_level(self, G: Theta, control: Control) -> Theta:
-        """Return a, (C, P)."""
-        return scale(sqrt(control.step_size), G) if self.noise_level is None else scale(self.noise_level, torch.ones_like(G))
