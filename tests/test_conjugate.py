@@ -134,20 +134,20 @@ def small_learning_rate(H, n_rows, batch_size, noise):
     return 0.03 / (s2_per_step + h_per_step / 4)
 
 
-def minibatch_sd_error(n_chains):
+def minibatch_sd_error():
     """Return the largest relative error of the posterior sds of a minibatch fit under a prior as strong as the data."""
     X, y = data(50)
     H, _ = precision(X, y, prior_scale=0.15)
     settings = {"learning_rate": 0.0015, "batch_size": 10, "max_iter": 1200, "n_draws": 40, "burn_in": 0.4, "prior_scale": 0.15}
-    found = moments(fit("sgld", X, y, n_chains, **settings))[1]
+    found = moments(fit("sgld", X, y, 256, **settings))[1]
     return np.abs(found / np.sqrt(np.diag(np.linalg.inv(H))) - 1).max()
 
 
 def test_minibatch_sd_equals_the_posterior_under_a_strong_prior():
-    assert minibatch_sd_error(256) < 0.03
+    assert minibatch_sd_error() < 0.03
 
 
 @pytest.mark.parametrize("bind", [without_share, prior_once_per_batch])
 def test_rung_7_rejects_the_posterior_mutant(bind, monkeypatch):
     monkeypatch.setattr(Posterior, "bind", bind)
-    assert minibatch_sd_error(64) > 0.06
+    assert minibatch_sd_error() > 0.06
