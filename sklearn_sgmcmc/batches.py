@@ -33,11 +33,19 @@ class RowSource(Protocol):
 
 
 class DenseRows:
-    """Rows scaled and cast beforehand; inputs, constant, targets and weights lie side by side and are gathered at once."""
+    """Rows scaled and cast beforehand; inputs, constant, targets and weights lie side by side and are gathered at once.
+
+    Weights that are all 1 are not gathered: every batch of a size then holds the same tensor of them.
+    """
 
     def __init__(self, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> None:
-        self.n_columns = x.shape[1] + 1
-        self.table = torch.cat([with_constant(x), target, weight[:, None]], dim=1)
+        columns = [with_constant(x), target]
+        self.ones: torch.Tensor | None = torch.ones((), dtype=weight.dtype, device=weight.device)
+        if not bool((weight == 1.0).all()):
+            columns.append(weight[:, None])
+            self.ones = None
+        self.parts = [column.shape[1] for column in columns]
+        self.table = torch.cat(columns, dim=1)
 
     @property
     def n_rows(self) -> int:
@@ -46,8 +54,12 @@ class DenseRows:
 
     def take(self, index: torch.Tensor) -> Batch:
         """Return the rows with numbers ``index`` (C, n)."""
-        rows = self.table.index_select(0, index.flatten()).view(*index.shape, -1)
-        return Batch(rows[..., : self.n_columns], rows[..., self.n_columns : -1], rows[..., -1])
+        parts = torch.embedding(self.table, index).split_with_sizes(self.parts, dim=2)
+        if self.ones is None:
+            return Batch(parts[0], parts[1], parts[2].squeeze(2))
+        if self.ones.shape != index.shape:
+            self.ones = self.ones.new_ones(index.shape)
+        return Batch(parts[0], parts[1], self.ones)
 
 
 class Scaling(NamedTuple):
@@ -134,8 +146,7 @@ class Batches:
         self.independent = independent
         self.device = generators[0].device
         self.left = [torch.empty(0, dtype=torch.int64, device=self.device) for _ in row_sets]
-        self.queue = torch.empty(len(row_sets), 0, dtype=torch.int64, device=self.device)
-        self.position = 0
+        self.queue: list[torch.Tensor] = []
         self.whole = self._whole() if all(rows.size <= batch_size for rows in row_sets) and not independent else None
 
     def __iter__(self) -> Batches:
@@ -145,11 +156,9 @@ class Batches:
         """Return the next minibatch of every chain."""
         if self.whole is not None:
             return self.whole
-        if self.position == self.queue.shape[1]:
+        if not self.queue:
             self._refill()
-        index = self.queue[:, self.position : self.position + self.batch_size]
-        self.position += self.batch_size
-        return self.source.take(index)
+        return self.source.take(self.queue.pop())
 
     def _whole(self) -> Batch:
         """Return all rows; chains with the same rows share their memory."""
@@ -174,8 +183,8 @@ class Batches:
             stream = self._stream(self.left[chain], rows, generator, length)
             queue.append(stream[:length])
             self.left[chain] = stream[length:]
-        self.queue = torch.stack(queue)
-        self.position = 0
+        steps = torch.stack(queue).view(len(queue), n_steps, self.batch_size).transpose(0, 1).contiguous()
+        self.queue = list(steps.unbind())[::-1]
 
     def _stream(self, left: torch.Tensor, rows: RowSet, generator: torch.Generator, length: int) -> torch.Tensor:
         """Return at least ``length`` row numbers of one chain, starting with those ``left`` over."""

@@ -99,7 +99,7 @@ class Categorical(NoExtra):
 
     def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (p - target)."""
-        return (outputs.softmax(1) - target.transpose(1, 2)) * weight.unsqueeze(1), extra
+        return outputs.softmax(1).sub_(target.transpose(1, 2)).mul_(weight.unsqueeze(1)), extra
 
     def mean(self, outputs: Outputs) -> Outputs:
         """Return the class probabilities."""

@@ -4,7 +4,8 @@ Each layer owns one block of theta that holds its weights and biases, so that a 
 bias through the same matrix products. A hidden layer's block is row-major (n_in + 1, n_out), bias last; the output layer's is
 (n_out, n_in + 1), because its outputs are (C, K, n), rows last: these orders need no transposed copies.
 
-``forward`` and ``pullback`` are the seam behind which another gradient kernel can be slotted in.
+``forward`` and ``pullback`` are the seam behind which another kernel can be slotted in: for small networks on a CPU that of
+``kernels``, otherwise torch's matrix products.
 """
 
 from __future__ import annotations
@@ -12,16 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import torch
 
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Outputs, Rows, Theta
+
+WIDEST_COMPILED = 96
+"""Widest layer for which the compiled kernel is faster than torch's matrix products."""
 
 
 class Activation(NamedTuple):
-    """An elementwise function h(z) and its pullback: (dL/dh, z, h) -> dL/dz."""
+    """An elementwise function h(z), which may overwrite z if the pullback does not need it, and its pullback.
+
+    The pullback is (dL/dh, z, h) -> dL/dz.
+    """
 
     function: Callable[[torch.Tensor], torch.Tensor]
     pullback: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -56,12 +64,14 @@ def _gelu_pullback(d: torch.Tensor, z: torch.Tensor, h: torch.Tensor) -> torch.T
     return d * (_normal_cdf(z) + z * torch.exp(-0.5 * z * z) * 0.3989422804014327)  # 1 / sqrt(2 pi)
 
 
-relu_pullback = torch.ops.aten.threshold_backward.default
+_relu_pullback = torch.ops.aten.threshold_backward.default
+_tanh_pullback = torch.ops.aten.tanh_backward.default
+_logistic_pullback = torch.ops.aten.sigmoid_backward.default
 
 ACTIVATIONS: dict[str, Activation] = {
-    "relu": Activation(torch.relu, lambda d, z, h: relu_pullback(d, h, 0), 2.0**0.5),
-    "tanh": Activation(torch.tanh, lambda d, z, h: d * (1.0 - h * h), 1.0),
-    "logistic": Activation(sigmoid, lambda d, z, h: d * (h * (1.0 - h)), 1.0),
+    "relu": Activation(torch.relu_, lambda d, z, h: _relu_pullback(d, h, 0), 2.0**0.5),
+    "tanh": Activation(torch.tanh_, lambda d, z, h: _tanh_pullback(d, h), 1.0),
+    "logistic": Activation(sigmoid, lambda d, z, h: _logistic_pullback(d, h), 1.0),
     "identity": Activation(lambda z: z, lambda d, z, h: d, 1.0),
     "silu": Activation(lambda z: z * sigmoid(z), _silu_pullback, 2.0**0.5),
     "gelu": Activation(lambda z: z * _normal_cdf(z), _gelu_pullback, 2.0**0.5),
@@ -69,11 +79,18 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 class Tape(NamedTuple):
-    """What ``pullback`` needs from ``forward``: the layers' blocks, their inputs with the constant unit, the pre-activations."""
+    """What ``pullback`` needs from ``forward``.
 
-    blocks: list[torch.Tensor]
+    theta : the parameters. kernel : what computed the outputs, None for torch.
+    inputs : each layer's inputs; torch's have the constant unit.
+    pre_activations, hidden : z and h of each hidden layer, (C, n, width); the kernel's are padded with zeros.
+    """
+
+    theta: Theta
+    kernel: kernels.Affine | None
     inputs: list[torch.Tensor]
     pre_activations: list[torch.Tensor]
+    hidden: list[torch.Tensor]
 
 
 class Layout(NamedTuple):
@@ -109,9 +126,9 @@ class MLP:
 
     def layers(self, theta: Theta) -> list[torch.Tensor]:
         """Return each layer's block, (C, n_in + 1, n_out) or (C, n_out, n_in + 1), as a view into ``theta`` (C, >= n_params)."""
-        n_chains = theta.shape[0]
-        parts = theta[:, : self.n_params].split_with_sizes(self._sizes, dim=1)
-        return [part.view(n_chains, *shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        n_chains, n_all = theta.shape
+        parts = theta.split_with_sizes([*self._sizes, n_all - self.n_params], dim=1)  # the last part is the likelihood's
+        return [part.view(n_chains, rows, columns) for part, (rows, columns) in zip(parts[:-1], self._shapes, strict=True)]
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
@@ -122,37 +139,94 @@ class MLP:
     def _sizes(self) -> list[int]:
         return [rows * columns for rows, columns in self._shapes]
 
+    @cached_property
+    def _offsets(self) -> list[tuple[int, int, int]]:
+        """Where each layer's block starts, its inputs and outputs."""
+        starts = [0, *accumulate(self._sizes)]
+        return [(start, n_in, n_out) for start, (n_in, n_out) in zip(starts[:-1], pairwise(self.widths), strict=True)]
+
     def forward(self, theta: Theta, x: Rows) -> tuple[Outputs, Tape]:
         """Return the outputs (C, K, n) of inputs ``x`` (C, n, n_inputs + 1), whose last column is the constant 1."""
+        kernel = self._kernel(theta, x)
+        if kernel is not None:
+            return self._forward_compiled(theta, x, kernel)
         function = ACTIVATIONS[self.activation].function
-        blocks = self.layers(theta)
-        inputs, pre_activations = [x], []
-        for block in blocks[:-1]:
-            z = bmm(inputs[-1], block)
-            pre_activations.append(z)
-            inputs.append(with_constant(function(z)))
-        return bmm(blocks[-1], inputs[-1].transpose(1, 2)), Tape(blocks, inputs, pre_activations)
+        one = x.narrow(2, self.widths[0], 1)
+        tape = Tape(theta, None, [x], [], [])
+        *of_hidden, of_output = self.layers(theta)
+        for block in of_hidden:
+            z = bmm(tape.inputs[-1], block)
+            h = function(z)
+            tape.pre_activations.append(z)
+            tape.hidden.append(h)
+            tape.inputs.append(torch.cat([h, one], dim=2))
+        return bmm(of_output, tape.inputs[-1].transpose(1, 2)), tape
 
-    def pullback(self, tape: Tape, d_outputs: Outputs) -> list[torch.Tensor]:
-        """Return the gradient blocks, each (C, block size), for the derivative ``d_outputs`` (C, K, n) of a scalar per chain."""
-        return [bmm(left, right).flatten(1) for left, right in reversed(list(self._factors(tape, d_outputs)))]
+    def pullback(self, tape: Tape, d_outputs: Outputs, gradient: Theta) -> None:
+        """Write the derivative by the network's parameters into ``gradient``, shaped like the theta of ``forward``.
+
+        ``d_outputs`` (C, K, n) is the derivative of a scalar per chain by the outputs.
+        """
+        if tape.kernel is not None:
+            self._pullback_compiled(tape, tape.kernel, d_outputs, gradient)
+            return
+        blocks = [bmm(left, right).view(len(gradient), -1) for left, right in self._factors(tape, d_outputs)]
+        torch.cat(blocks[::-1], dim=1, out=gradient.narrow(1, 0, self.n_params))
 
     def squared_pullback(self, tape: Tape, d_outputs: Outputs) -> list[torch.Tensor]:
         """Return, in blocks, the sum over rows of the squared derivative that each row alone would give."""
-        pairs = reversed(list(self._factors(tape, d_outputs)))  # a row's gradient is an outer product: its square is one of squares
-        return [bmm(left.square(), right.square()).flatten(1) for left, right in pairs]
+        pairs = self._factors(tape, d_outputs)  # a row's gradient is an outer product: its square is one of squares
+        return [bmm(left.square(), right.square()).flatten(1) for left, right in pairs][::-1]
 
     def _factors(self, tape: Tape, d_outputs: Outputs) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield, last layer first, the two matrices whose product over rows is the gradient of a layer's block."""
         pullback = ACTIVATIONS[self.activation].pullback
-        blocks = tape.blocks
-        yield d_outputs, tape.inputs[-1]
-        delta, transposed = d_outputs.transpose(1, 2), blocks[-1]  # dL/d(layer's output), and what takes it to the layer's input
-        for layer in range(len(blocks) - 1, 0, -1):
-            z, h = tape.pre_activations[layer - 1], tape.inputs[layer][..., :-1]
-            delta = pullback(bmm(delta, transposed[..., :-1]), z, h)
-            yield tape.inputs[layer - 1].transpose(1, 2), delta
-            transposed = blocks[layer - 1].transpose(1, 2)
+        blocks = self.layers(tape.theta)
+        hidden = [h.narrow(2, 0, width) for h, width in zip(tape.hidden, self.widths[1:-1], strict=True)]
+        inputs = tape.inputs if tape.kernel is None else [tape.inputs[0], *map(with_constant, hidden)]
+        yield d_outputs, inputs[-1]
+        delta, back = d_outputs.transpose(1, 2), blocks[-1]  # dL/d(layer's output), and what takes it to the layer's input
+        for layer in range(len(hidden) - 1, -1, -1):
+            z, h = tape.pre_activations[layer], hidden[layer]
+            delta = pullback(bmm(delta, back.narrow(2, 0, h.shape[2])), z.narrow(2, 0, h.shape[2]), h)
+            yield inputs[layer].transpose(1, 2), delta
+            back = blocks[layer].transpose(1, 2)
+
+    def _kernel(self, theta: Theta, x: Rows) -> kernels.Affine | None:
+        """Return the compiled kernel if it can and should do the work."""
+        if (
+            not theta.is_cpu
+            or theta.requires_grad
+            or max(self.widths) > WIDEST_COMPILED
+            or theta.stride(1) != 1
+            or x.stride(2) != 1
+        ):
+            return None
+        return kernels.affine(theta.dtype)
+
+    def _forward_compiled(self, theta: Theta, x: Rows, kernel: kernels.Affine) -> tuple[Outputs, Tape]:
+        function, relu = ACTIVATIONS[self.activation].function, self.activation == "relu"
+        tape = Tape(theta, kernel, [x], [], [])
+        *of_hidden, (start, n_in, n_out) = self._offsets
+        for layer in of_hidden:
+            z = kernel.forward(theta, layer[0], tape.inputs[-1], layer[1], layer[2], last=False, relu=relu)
+            h = z if relu else function(z)
+            tape.pre_activations.append(z)
+            tape.hidden.append(h)
+            tape.inputs.append(h)
+        return kernel.forward(theta, start, tape.inputs[-1], n_in, n_out, last=True, relu=False), tape
+
+    def _pullback_compiled(self, tape: Tape, kernel: kernels.Affine, d_outputs: Outputs, gradient: Theta) -> None:
+        pullback, relu = ACTIVATIONS[self.activation].pullback, self.activation == "relu"
+        delta, active = d_outputs.contiguous(), None
+        for layer in range(len(self._offsets) - 1, -1, -1):
+            start, n_in, n_out = self._offsets[layer]
+            x, last = tape.inputs[layer], layer == len(tape.hidden)
+            of_inputs = kernel.pullback(tape.theta, start, x, n_in, n_out, delta, gradient, last=last, h=active, with_dx=layer > 0)
+            if of_inputs is None:
+                return
+            z, h = tape.pre_activations[layer - 1], tape.hidden[layer - 1]
+            delta, active = (of_inputs, h) if relu else (pullback(of_inputs, z, h), None)
 
     def layout(self) -> Layout:
         """Return what each parameter is: made anew at every call, so that a stored network stays small."""

@@ -25,11 +25,11 @@ class BlockNoise:
 
     def __call__(self, like: torch.Tensor) -> torch.Tensor:
         """Return independent standard normal numbers shaped like ``like`` (C, ...)."""
-        out = torch.empty_like(like, memory_format=torch.contiguous_format)
+        out = torch.empty(like.shape, dtype=like.dtype, device=like.device)
         if len(self.generators) == 1:
             return out.normal_(generator=self.generators[0])
-        for block, generator in enumerate(self.generators):
-            out[block * BLOCK : (block + 1) * BLOCK].normal_(generator=generator)
+        for of_block, generator in zip(torch.split(out, BLOCK), self.generators, strict=True):
+            of_block.normal_(generator=generator)
         return out
 
 

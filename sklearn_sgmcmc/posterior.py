@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -30,6 +30,7 @@ class Posterior:
     prior: Prior
     n_rows: Coefficient
     n_data: Coefficient
+    _last_weight: tuple[torch.Tensor, torch.Tensor] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def n_params(self) -> int:
@@ -43,9 +44,13 @@ class Posterior:
 
     def bind(self, batch: Batch, following: Iterator[Batch] = NONE_LEFT) -> MinibatchPotential:
         """Return the potential seen through a minibatch of n of the R rows: here alone stands R/n (N/n at unit weights)."""
-        share = self.n_rows / batch.weight.shape[1]
-        share = share.to(batch.weight.dtype) if isinstance(share, torch.Tensor) else share
-        return MinibatchPotential(self, batch._replace(weight=batch.weight * share), following)
+        last = self._last_weight
+        if last is None or last[0] is not batch.weight:  # unit weights are the same tensor in every batch
+            share = self.n_rows / batch.weight.shape[1]
+            share = share.to(batch.weight.dtype) if isinstance(share, torch.Tensor) else share
+            last = (batch.weight, batch.weight * share)
+            object.__setattr__(self, "_last_weight", last)
+        return MinibatchPotential(self, Batch(batch.x, batch.target, last[1]), following)
 
     def threshold(self) -> torch.Tensor | None:
         """Return the (P,) absolute values below which a parameter belongs to the prior's spike; None if it has no spike."""
@@ -61,7 +66,8 @@ class Posterior:
 
     def split(self, theta: Theta) -> tuple[Theta, Theta]:
         """Return the network's and the likelihood's parameters."""
-        return theta[:, : self.network.n_params], theta[:, self.network.n_params :]
+        n, m = self.network.n_params, self.likelihood.n_params
+        return (theta, theta.narrow(1, n, 0)) if m == 0 else (theta.narrow(1, 0, n), theta.narrow(1, n, m))
 
     def prior_value(self, theta: Theta) -> PerChain:
         """Return -log prior of all parameters, shape (C,), float64."""
@@ -119,12 +125,13 @@ class MinibatchPotential:
         posterior, batch = self.posterior, self.batch
         weights, extra = posterior.split(theta)
         d_outputs, d_extra = posterior.likelihood.gradient(outputs, extra, batch.target, batch.weight)
-        blocks = posterior.network.pullback(tape, d_outputs)
-        if posterior.likelihood.n_params == 0:
-            return posterior.density.add_grad(torch.cat(blocks, dim=1), weights)
-        return torch.cat([*blocks, d_extra], dim=1) + torch.cat(
-            [posterior.density.grad(weights), posterior.likelihood.prior_grad(extra)], dim=1
-        )
+        gradient = torch.empty(theta.shape, dtype=theta.dtype, device=theta.device)
+        of_network, of_extra = posterior.split(gradient)
+        posterior.network.pullback(tape, d_outputs, gradient)
+        posterior.density.add_grad(of_network, weights)
+        if posterior.likelihood.n_params > 0:
+            of_extra.copy_(d_extra).add_(posterior.likelihood.prior_grad(extra))
+        return gradient
 
     def fisher(self, theta: Theta) -> Theta:
         """Return the diagonal of the empirical Fisher information, sum over rows of weight (d log f / d theta)^2, shape (C, P).

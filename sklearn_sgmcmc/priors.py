@@ -68,9 +68,9 @@ class Density:
         """Return the gradient of -log p, shape (C, P)."""
         raise NotImplementedError
 
-    def add_grad(self, gradient: Theta, theta: Theta) -> Theta:
-        """Return ``gradient`` plus that of -log p."""
-        return gradient + self.grad(theta)
+    def add_grad(self, gradient: Theta, theta: Theta) -> None:
+        """Add the gradient of -log p to ``gradient``."""
+        gradient.add_(self.grad(theta))
 
     def value(self, theta: Theta) -> PerChain:
         """Return -log p in nats, summed in float64, shape (C,)."""
@@ -155,12 +155,13 @@ class NormalDensity(Density):
         """Return theta / s^2."""
         return theta * self._precision.like(theta)
 
-    def add_grad(self, gradient: Theta, theta: Theta) -> Theta:
-        """Return gradient + theta / s^2 in one pass; the two forms have the same bits."""
+    def add_grad(self, gradient: Theta, theta: Theta) -> None:
+        """Add theta / s^2 to ``gradient`` in one pass; the two forms have the same bits."""
         precision = self._precision.like(theta)
         if isinstance(precision, torch.Tensor):
-            return torch.addcmul(gradient, theta, precision)
-        return torch.add(gradient, theta, alpha=precision)
+            gradient.addcmul_(theta, precision)
+        else:
+            gradient.add_(theta, alpha=precision)
 
     def value(self, theta: Theta) -> PerChain:
         """Return sum theta^2 / (2 s^2) + log(s sqrt(2 pi))."""

@@ -116,9 +116,17 @@ def add_scaled(tensor: torch.Tensor, coefficient: Coefficient, other: torch.Tens
     return torch.add(tensor, other, alpha=coefficient)
 
 
+def accumulate(own: torch.Tensor, coefficient: Coefficient, other: torch.Tensor) -> torch.Tensor:
+    """Return ``add_scaled`` of the three, written over ``own``: a tensor that the step has made and nobody else holds."""
+    if isinstance(coefficient, torch.Tensor):
+        return own.addcmul_(other, coefficient.to(own.dtype))
+    return own.add_(other, alpha=coefficient)
+
+
 def average(memory: Coefficient, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Return the moving average ``memory * old + (1 - memory) * new``."""
-    return add_scaled(scale(memory, old), 1.0 - memory, new)
+    weight = 1.0 - memory
+    return torch.lerp(old, new, weight.to(old.dtype) if isinstance(weight, torch.Tensor) else weight)
 
 
 def plus(coefficient: Coefficient, tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,18 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, check_noise_correction, exp, not_negative, positive, scale, sqrt
+from sklearn_sgmcmc.samplers._base import (
+    Law,
+    Sampler,
+    accumulate,
+    add_scaled,
+    check_noise_correction,
+    exp,
+    not_negative,
+    positive,
+    scale,
+    sqrt,
+)
 
 
 class KineticState(NamedTuple):
@@ -83,8 +94,8 @@ class SGHMC(Sampler):
         f, eps, tau = self.friction, control.step_size, control.temperature
         theta, r = state
         g = potential.grad(theta)
-        r = add_scaled(scale(1.0 - f, r), -sqrt(eps), g)
-        r = add_scaled(r, sqrt(2.0 * f * tau - eps * self.gradient_noise_variance), noise(theta))
+        r = accumulate(add_scaled(r, -f, r), -sqrt(eps), g)
+        r = accumulate(r, sqrt(2.0 * f * tau - eps * self.gradient_noise_variance), noise(theta))
         return KineticState(add_scaled(theta, sqrt(eps), r), r)
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
-from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, check_noise_correction, not_negative, sqrt
+from sklearn_sgmcmc.samplers._base import Law, Sampler, accumulate, add_scaled, check_noise_correction, not_negative, sqrt
 
 
 class LangevinState(NamedTuple):
@@ -21,7 +21,7 @@ def langevin_move(theta: Theta, drift: Theta, noise: Noise, control: Control, gr
     """Return theta - eps drift + N(0, 2 eps tau - eps^2 V), V the ``gradient_noise`` variance."""
     eps, tau = control.step_size, control.temperature
     moved = add_scaled(theta, -eps, drift)
-    return add_scaled(moved, sqrt(2.0 * eps * tau - eps * eps * gradient_noise), noise(theta))
+    return accumulate(moved, sqrt(2.0 * eps * tau - eps * eps * gradient_noise), noise(theta))
 
 
 @dataclass(eq=False)
