@@ -13,6 +13,7 @@ from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows
@@ -106,6 +107,7 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         std : ndarray of shape (n_rows, n_classes), only if ``return_std``
         """
         X = self._inputs(X)
+        return_std = check_flag("return_std", return_std)
         ensemble = self._ensemble()
 
         def moments(rows: slice) -> tuple[NDArray[np.floating], ...]:

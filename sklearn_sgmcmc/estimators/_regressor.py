@@ -149,6 +149,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         std : ndarray of the same shape, only if ``return_std``
         """
         X = self._inputs(X)
+        return_std = check_flag("return_std", return_std)
         ensemble = self._ensemble()
         center, unit = self._y_scaling
 
@@ -335,10 +336,18 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
 
         def log_mean(rows: slice) -> tuple[NDArray[np.float64]]:
             mean, sd = self._components(ensemble, X, rows)
-            log_density = -0.5 * ((target[rows] - mean) / sd) ** 2 - np.log(sd) - 0.5 * math.log(2 * math.pi)
+            with np.errstate(over="ignore"):
+                log_density = -0.5 * ((target[rows] - mean) / sd) ** 2 - np.log(sd) - 0.5 * math.log(2 * math.pi)
             return (np.logaddexp.reduce(log_density.sum(axis=2), axis=0) - math.log(len(mean)) - jacobian,)
 
-        return over_rows(X.shape[0], log_mean, per_row=self._numbers(ensemble))[0]
+        found = over_rows(X.shape[0], log_mean, per_row=self._numbers(ensemble))[0]
+        if not np.isfinite(found).all():
+            row = int(np.argmin(np.isfinite(found)))
+            raise ValueError(
+                f"y={y[row].tolist()} at row {row} is so far from its prediction that the log density overflows float64: "
+                "give y in the units of fit."
+            )
+        return found
 
     def _mean_and_sd(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
         """Return the conditional mean and noise sd of the standardised targets, stacked: (D, 2 targets, n)."""
