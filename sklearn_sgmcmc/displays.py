@@ -341,9 +341,9 @@ class RejectionDisplay(_Display):
         **kwargs: Any,
     ) -> Self:
         """Draw the curve of labels, predicted labels and any uncertainty, such as one minus the highest probability."""
+        check_consistent_length(y_true, y_pred, uncertainty)
         right = column_or_1d(y_true) == column_or_1d(y_pred)
         doubt = column_or_1d(check_array(uncertainty, ensure_2d=False, dtype=np.float64, input_name="uncertainty"))
-        check_consistent_length(right, doubt)
         n_rows = len(right)
         kept = np.arange(n_rows, max(1, n_rows // LEAST_KEPT) - 1, -1)
         accuracy = np.cumsum(right[np.argsort(doubt, kind="stable")])[kept - 1] / kept
@@ -604,6 +604,7 @@ class PredictiveBandDisplay(_Display):
         lower, upper = model.predict_interval(grid, coverage)
         draws = model.sample_posterior(grid).reshape(-1, n_grid)
         between = np.quantile(draws, [0.5 - coverage / 2, 0.5 + coverage / 2], axis=0)
+        check_consistent_length(values, y)
         points = None if y is None else (values[:, 0], np.asarray(column_or_1d(y), dtype=np.float64))
         display = cls(
             x=x,
@@ -846,6 +847,8 @@ class ConvergenceDisplay(_Display):
 def _levels(coverages: ArrayLike) -> NDArray[np.float64]:
     """Return nominal coverages, each in (0, 1)."""
     rule = "a probability in (0, 1]"
+    if np.size(coverages) == 0:
+        raise ValueError(f"coverages={coverages!r} is empty: give at least one {rule.removeprefix('a ')}, e.g. [0.5, 0.9].")
     return np.array(
         [check_real("coverages", c, rule=rule, fix="0.9 is one", high=1.0, open_low=True) for c in np.ravel(coverages).tolist()]
     )

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from sklearn_sgmcmc._typing import Outputs, Theta
 from sklearn_sgmcmc.network import MLP, with_constant
 
 ROWS = 1024
-"""Rows per chunk."""
-CHUNK_ELEMENTS = 2**21
-"""Upper bound of draws x rows x widest layer held at once."""
+"""Most rows per chunk."""
+CHUNK_ELEMENTS = 2**19
+"""Upper bound of draws x rows x widest layer, or values of all draws, held at once: 4 MB in float64."""
+STEPS = 200
+"""Upper bound of the steps to a quantile; mixtures of neural networks take about five."""
 
 Statistic = Callable[[Outputs, Theta], torch.Tensor]
 """Maps outputs (D, K, n) and likelihood parameters (D, E) of D draws to a quantity (D, columns, n)."""
@@ -41,7 +45,7 @@ class Ensemble:
         n_together = max(1, CHUNK_ELEMENTS // (widest * max(1, len(rows))))
         for start in range(0, len(self.draws), n_together):
             theta = self._kept(torch.from_numpy(self.draws[start : start + n_together])).to(rows.dtype)
-            outputs, _ = self.network.forward(theta, rows.expand(len(theta), *rows.shape))
+            outputs = self.network.forward(theta, rows.expand(len(theta), *rows.shape))[0]
             yield outputs, theta[:, self.network.n_params :]
 
     def _kept(self, theta: Theta) -> Theta:
@@ -87,7 +91,52 @@ class Ensemble:
         return replace(self, draws=self.draws[chosen])
 
 
-def row_chunks(n_rows: int) -> Iterator[slice]:
-    """Yield the slices of the fixed chunks of rows."""
-    for start in range(0, n_rows, ROWS):
-        yield slice(start, min(start + ROWS, n_rows))
+def row_chunks(n_rows: int, per_row: int = 1) -> Iterator[slice]:
+    """Yield the slices of the fixed chunks of rows, with fewer rows where each holds many numbers ``per_row`` at once."""
+    together = max(1, min(ROWS, CHUNK_ELEMENTS // per_row))
+    for start in range(0, n_rows, together):
+        yield slice(start, min(start + together, n_rows))
+
+
+def over_rows(
+    n_rows: int, predict: Callable[[slice], tuple[NDArray[Any], ...]], *, axis: int = 0, per_row: int = 1
+) -> tuple[NDArray[Any], ...]:
+    """Return the arrays that ``predict`` makes for each chunk of rows, laid together along an axis: nothing else is held."""
+    whole: tuple[NDArray[Any], ...] = ()
+    before = (slice(None),) * axis
+    for rows in row_chunks(n_rows, per_row):
+        parts = predict(rows)
+        whole = whole or tuple(np.empty((*p.shape[:axis], n_rows, *p.shape[axis + 1 :]), p.dtype) for p in parts)
+        for array, part in zip(whole, parts, strict=True):
+            array[(*before, rows)] = part
+    return whole
+
+
+def mixture_quantile(mean: NDArray[np.float64], sd: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """Return the quantile at a level in (0, 1) of the equal mixtures over axis 0 of N(mean, sd^2), sd > 0.
+
+    It lies between the least and the largest quantile of the components. A Newton step that leaves this bracket, or is not half as
+    long as the step before, gives way to halving the bracket.
+    """
+    if level > 0.5:  # the lower tail keeps its relative precision
+        return -mixture_quantile(-mean, sd, 1.0 - level)
+    center, precision = torch.from_numpy(mean), torch.from_numpy(sd).reciprocal()
+    own = center + float(ndtri(level)) / precision
+    low, high, x = own.amin(0), own.amax(0), own.mean(0)
+    step, tolerance = high - low, 1e-8 / precision.amax(0)
+    for _ in range(STEPS):
+        going = step.abs() > tolerance + 4 * np.finfo(np.float64).eps * x.abs()
+        if not going.any():
+            break
+        z = (x - center) * precision
+        tails = torch.copysign(torch.erfc(z.abs() * math.sqrt(0.5)), z).sum(0)
+        excess = (
+            (z >= 0).sum(0, dtype=z.dtype) - level * len(mean) - 0.5 * tails
+        )  # M (F(x) - level), with a sign even where F is flat
+        density = (z.square_().mul_(-0.5).exp_() * precision).sum(0) / math.sqrt(2 * math.pi)
+        newton = -excess / density
+        low, high = torch.where(excess < 0, x, low), torch.where(excess < 0, high, x)
+        fast = (newton.abs() <= 0.5 * step.abs()) & (low <= x + newton) & (x + newton <= high)  # false if NaN
+        step = torch.where(going, torch.where(fast, newton, 0.5 * (low + high) - x), step)
+        x = torch.where(going, x + step, x)
+    return x.numpy()

@@ -17,14 +17,14 @@ from sklearn_sgmcmc.likelihoods import FixedNoise
 from sklearn_sgmcmc.network import MLP, with_constant
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.priors import Normal
-from sklearn_sgmcmc.samplers import MALA, SGHMC
+from sklearn_sgmcmc.samplers import BAOAB, MALA, SGHMC
 from sklearn_sgmcmc.schedules import Constant
 
 REPLICATES, N_ROWS, N_NEW, N_DRAWS, BINS = 1000, 20, 100, 399, 20
 CASES = {
     "linear, mala": (MLP((2, 1), "tanh"), 0.5, MALA(), 0.004, 20_000),
     "linear, sghmc": (MLP((2, 1), "tanh"), 0.5, SGHMC(), 0.0006, 20_000),
-    "tanh, mala": (MLP((1, 2, 1), "tanh"), 1.0, MALA(), 0.03, 80_000),
+    "tanh, baoab": (MLP((1, 2, 1), "tanh"), 1.0, BAOAB(friction=0.1), 0.005, 40_000),
 }
 """Network, noise sd, sampler, step size and steps."""
 

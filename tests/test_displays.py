@@ -218,6 +218,9 @@ def test_plot_draws_again_on_other_axes(classifier):
         (lambda m: ProbabilitySpreadDisplay.from_estimator(m, X), "X has 80 rows"),
         (lambda m: ProbabilitySpreadDisplay.from_predictions(np.ones((3, 2)), labels=[0, 1]), "proba has shape"),
         (lambda m: RejectionDisplay.from_estimator(m, X, LABEL, uncertainty="all"), "uncertainty='all'"),
+        (lambda m: RejectionDisplay.from_estimator(m, X, LABEL[:3]), "inconsistent numbers of samples"),
+        (lambda m: RejectionDisplay.from_predictions(LABEL, LABEL[:1], Y), "inconsistent numbers of samples"),
+        (lambda m: CoverageDisplay.from_predictions([1.0], [], [], coverages=[]), "coverages=.* is empty"),
         (lambda m: CoverageDisplay.from_predictions([1.0], [[0.0]], [[2.0]], coverages=[0.5, 0.9]), "coverages 2"),
         (lambda m: CoverageDisplay.from_predictions([1.0], [[0.0]], [[2.0]], coverages=[90]), "coverages=90"),
         (lambda m: TraceDisplay.from_estimator(m, X[:3], ax=plt.subplots(2)[1]), "ax holds 2 axes"),
@@ -226,6 +229,12 @@ def test_plot_draws_again_on_other_axes(classifier):
 def test_errors_name_the_parameter_and_the_rule(call, message, classifier):
     with pytest.raises(ValueError, match=message):
         call(classifier)
+
+
+def test_points_beside_bands_need_a_target_each():
+    model = BayesianMLPRegressor(**FAST).fit(X1, Y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        PredictiveBandDisplay.from_estimator(model, X1, Y[:3])
 
 
 def test_a_transformed_target_is_an_error_that_names_the_way_out():

@@ -186,8 +186,50 @@ def test_unscaled_inputs_that_overflow_name_the_fix(estimator):
 
 @both
 def test_unfitted_estimator_says_so(estimator):
-    with pytest.raises(NotFittedError):
-        estimator().predict(X)
+    further = {"predict_quantiles": ([0.5],), "log_predictive_density": (LABEL,), "score": (LABEL,)}
+    without_rows = ("diagnostics", "summary", "to_arviz")
+    methods = [name for name in dir(estimator) if name.startswith(("predict", "sample_", "log_predictive")) or name == "score"]
+    for method in methods:
+        with pytest.raises(NotFittedError):
+            getattr(estimator(), method)(X, *further.get(method, ()))
+    for method in without_rows:
+        with pytest.raises(NotFittedError):
+            getattr(estimator(), method)()
+
+
+@both
+def test_return_std_is_true_or_false(estimator):
+    model = estimator(**FAST).fit(X, LABEL)
+    predict = model.predict_proba if estimator is BayesianMLPClassifier else model.predict
+    with pytest.raises(ValueError, match="return_std='yes' must be True or False"):
+        predict(X, return_std="yes")
+
+
+@pytest.mark.parametrize("n_samples", [0, -1, 1.5, None, True])
+def test_bad_n_samples_is_refused(n_samples):
+    with pytest.raises(ValueError, match="n_samples="):
+        BayesianMLPRegressor(**FAST).fit(X, LABEL).sample_y(X, n_samples)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (LABEL[:5], "inconsistent numbers of samples"),
+        (np.column_stack([LABEL, LABEL]), "y has 2 columns, and the model was fitted on 1"),
+        (np.full(40, np.nan), "y contains NaN"),
+        (np.full(40, 1e300), r"y=\[1e\+300\] at row 0 is so far from its prediction"),
+    ],
+)
+def test_targets_that_do_not_fit_have_no_log_density(y, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianMLPRegressor(**FAST).fit(X, LABEL).log_predictive_density(X, y)
+
+
+@both
+@pytest.mark.parametrize("n_draws", [0, -1, 1.5, True])
+def test_bad_numbers_of_draws_are_refused(estimator, n_draws):
+    with pytest.raises(ValueError, match="n_draws="):
+        estimator(**FAST).fit(X, LABEL).sample_posterior(X, n_draws=n_draws)
 
 
 @both

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import sklearn
 from scipy.stats import loguniform
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris
@@ -110,6 +111,45 @@ def test_transformed_target():
     model = TransformedTargetRegressor(regressor, func=np.log, inverse_func=np.exp).fit(X, Y)
     assert (model.predict(X) > 0).all()
     assert model.regressor_.predict(X, return_std=True)[1].shape == (150,)
+
+
+OF_CLASSES = {"predict_proba": {"return_std": True}, "predict_uncertainty": {}, "sample_posterior": {}, "predict_log_proba": {}}
+OF_TARGETS = {
+    "predict": {"return_std": True},
+    "predict_uncertainty": {},
+    "predict_quantiles": {"quantiles": [0.1, 0.9]},
+    "predict_interval": {"coverage": 0.5},
+    "predict_mixture": {},
+    "sample_posterior": {},
+    "sample_y": {"n_samples": 2},
+}
+
+
+def same(left, right):
+    pairs = zip(left, right, strict=True) if isinstance(left, tuple) else [(left, right)]
+    pairs = [(left[key], right[key]) for key in left] if isinstance(left, dict) else pairs
+    return all(np.array_equal(one, other) for one, other in pairs)
+
+
+@pytest.mark.parametrize(("estimator", "y", "methods"), [(classifier, LABEL, OF_CLASSES), (regressor, Y, OF_TARGETS)])
+def test_every_prediction_is_reached_through_a_search_over_a_pipeline(estimator, y, methods):
+    pipe = make_pipeline(StandardScaler(), estimator)
+    grid = {f"{pipe.steps[-1][0]}__prior_scale": [1.0]}
+    best = GridSearchCV(pipe, grid, cv=2, error_score="raise").fit(X, y).best_estimator_
+    direct = clone(estimator).set_params(prior_scale=1.0).fit(StandardScaler().fit_transform(X), y)
+    Z = best[:-1].transform(X)
+    for method, arguments in methods.items():
+        assert same(getattr(best[-1], method)(Z, **arguments), getattr(direct, method)(Z, **arguments))
+    assert same(best[-1].diagnostics().r_hat, direct.diagnostics().r_hat)
+    assert best[-1].summary() == direct.summary()
+
+
+def test_every_prediction_is_reached_behind_a_transformed_target():
+    model = TransformedTargetRegressor(regressor, func=np.log, inverse_func=np.exp).fit(X, Y)
+    direct = clone(regressor).fit(X, np.log(Y))
+    for method, arguments in OF_TARGETS.items():
+        assert same(getattr(model.regressor_, method)(X, **arguments), getattr(direct, method)(X, **arguments))
+    assert same(model.regressor_.log_predictive_density(X, np.log(Y)), direct.log_predictive_density(X, np.log(Y)))
 
 
 def test_adaboost_can_pass_its_weights():

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.special import ndtr
 from scipy.stats import norm
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc.predictive import mixture_quantile, over_rows
 
 FAST = {"hidden_layer_sizes": (6,), "max_iter": 60, "n_draws": 7, "n_chains": 3, "random_state": 0}
 RNG = np.random.RandomState(0)
@@ -83,6 +86,35 @@ def test_quantiles_invert_the_mixture(regressor):
         assert (abs(share - level) < 5 * (level * (1 - level) / 20_000) ** 0.5).all()
 
 
+MIXTURES = {
+    "overlapping": (RNG.randn(30, 4, 2), np.full((30, 4, 2), 0.5)),
+    "narrow": (RNG.randn(30, 4, 2), np.full((30, 4, 2), 1e-3)),
+    "of many widths": (RNG.randn(30, 4, 2), np.exp(2 * RNG.randn(30, 4, 2))),
+    "in two heaps": (np.sign(RNG.randn(30, 4, 2)) * 10, np.full((30, 4, 2), 0.1)),
+    "of one": (RNG.randn(1, 4, 2), np.full((1, 4, 2), 0.1)),
+    "far from zero": (1e6 + RNG.randn(30, 4, 2), np.full((30, 4, 2), 0.5)),
+}
+
+
+@pytest.mark.parametrize("level", [1e-9, 0.013, 0.31, 0.5003, 0.987, 1 - 1e-9])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_quantile_of_a_mixture_is_the_root_of_its_distribution_function(name, level):
+    mean, sd = MIXTURES[name]
+    found = mixture_quantile(mean, sd, level)
+    for place in np.ndindex(found.shape):
+        m, s = mean[:, *place], sd[:, *place]
+        missing = lambda x: ndtr((x - m) / s).mean() - level if level < 0.5 else 1 - level - ndtr((m - x) / s).mean()  # noqa: B023, E731
+        expected = brentq(missing, (m - 10 * s).min(), (m + 10 * s).max(), xtol=1e-12, rtol=1e-14)
+        assert abs(found[place] - expected) < 1e-6 * s.min() + 1e-15 * abs(expected)
+
+
+@pytest.mark.parametrize("level", [0.1, 0.3, 0.5, 0.9])
+def test_quantile_between_narrow_components_does_not_hang_on_rounding(level):
+    mean = np.linspace(-1, 1, 20)[:, None, None]  # F is flat at every twentieth, over a hundred standard deviations
+    sd = np.full_like(mean, 1e-3)
+    np.testing.assert_allclose(mixture_quantile(mean * (1 + 1e-15), sd, level), mixture_quantile(mean, sd, level), atol=1e-7)
+
+
 def test_interval_is_made_of_quantiles(regressor):
     lower, upper = regressor.predict_interval(X, 0.8)
     np.testing.assert_array_equal(np.stack([lower, upper]), regressor.predict_quantiles(X, [0.5 - 0.4, 0.5 + 0.4]))
@@ -140,6 +172,28 @@ def test_predictions_do_not_depend_on_chunks(monkeypatch, classifier):
     monkeypatch.setattr(predictive, "ROWS", 13)
     for left, right in zip(before, classifier.predict_proba(X, return_std=True), strict=True):
         np.testing.assert_allclose(left, right, atol=1e-10)
+
+
+def test_quantiles_do_not_depend_on_chunks(monkeypatch, multi):
+    from sklearn_sgmcmc import predictive
+
+    before = multi.predict_quantiles(X, [0.1, 0.9]), multi.log_predictive_density(X, YY), multi.sample_posterior(X)
+    monkeypatch.setattr(predictive, "CHUNK_ELEMENTS", 500)
+    after = multi.predict_quantiles(X, [0.1, 0.9]), multi.log_predictive_density(X, YY), multi.sample_posterior(X)
+    for left, right in zip(before, after, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-9)
+
+
+def test_results_of_chunks_are_laid_together_along_their_axis():
+    sizes = []
+
+    def predict(rows):
+        sizes.append(rows.stop - rows.start)
+        return (np.broadcast_to(np.arange(rows.start, rows.stop), (3, sizes[-1])),)
+
+    (whole,) = over_rows(2500, predict, axis=1, per_row=1000)
+    np.testing.assert_array_equal(whole, np.broadcast_to(np.arange(2500), (3, 2500)))
+    assert max(sizes) == 2**19 // 1000
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

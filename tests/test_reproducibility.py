@@ -166,27 +166,62 @@ def test_pickle_loads_in_a_fresh_process(estimator, tmp_path):
     assert out.strip() == repr(model.predict(X).tolist())
 
 
-@both
-def test_two_calls_of_a_prediction_are_identical(estimator):
+PREDICTIONS = [
+    (BayesianMLPClassifier, "predict", {}),
+    (BayesianMLPClassifier, "predict_proba", {"return_std": True}),
+    (BayesianMLPClassifier, "predict_log_proba", {}),
+    (BayesianMLPClassifier, "predict_uncertainty", {}),
+    (BayesianMLPClassifier, "sample_posterior", {"n_draws": 3, "random_state": 1}),
+    (BayesianMLPRegressor, "predict", {"return_std": True}),
+    (BayesianMLPRegressor, "predict_noise", {}),
+    (BayesianMLPRegressor, "predict_uncertainty", {}),
+    (BayesianMLPRegressor, "predict_quantiles", {"quantiles": [0.1, 0.5, 0.975]}),
+    (BayesianMLPRegressor, "predict_interval", {"coverage": 0.8}),
+    (BayesianMLPRegressor, "predict_mixture", {}),
+    (BayesianMLPRegressor, "sample_posterior", {"n_draws": 3, "random_state": 1}),
+    (BayesianMLPRegressor, "log_predictive_density", {"y": None}),
+    (BayesianMLPRegressor, "sample_y", {"n_samples": 3}),
+]
+"""Every prediction and its arguments; y of None is the rows' own targets."""
+DRAWS_FIRST = ("sample_posterior", "predict_mixture", "predict_quantiles")
+predictions = pytest.mark.parametrize(("estimator", "method", "arguments"), PREDICTIONS)
+
+
+def arrays(model, method, arguments, X, y):
+    """Return the arrays of a prediction, rows first."""
+    found = getattr(model, method)(X, **{name: y if value is None else value for name, value in arguments.items()})
+    found = found if isinstance(found, tuple) else tuple(found.values()) if isinstance(found, dict) else (found,)
+    return [np.moveaxis(array, 1, 0) if method in DRAWS_FIRST else array for array in found]
+
+
+def test_no_prediction_is_missing_from_the_list():
+    for estimator in (BayesianMLPClassifier, BayesianMLPRegressor):
+        methods = {name for name in dir(estimator) if name.startswith(("predict", "sample_", "log_predictive"))}
+        assert methods == {method for owner, method, _ in PREDICTIONS if owner is estimator}
+
+
+@predictions
+def test_two_calls_of_a_prediction_are_identical(estimator, method, arguments):
     X, y = problem(estimator)
     model = estimator(**FAST).fit(X, y)
-    np.testing.assert_array_equal(model.predict(X), model.predict(X))
-    np.testing.assert_array_equal(model.sample_posterior(X, 3, random_state=1), model.sample_posterior(X, 3, random_state=1))
+    for first, second in zip(arrays(model, method, arguments, X, y), arrays(model, method, arguments, X, y), strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
-@both
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float64, 1e-7)])
-def test_one_row_alone_equals_the_same_row_in_a_batch(estimator, dtype, tolerance):
+@pytest.mark.parametrize(("estimator", "method", "arguments"), PREDICTIONS[:-1])  # samples of y have noise of their own
+def test_one_row_alone_equals_the_same_row_in_a_batch(estimator, method, arguments, dtype, tolerance):
     X, y = problem(estimator)
     model = estimator(**FAST).fit(X, y)
-    predict = model.predict_proba if estimator is BayesianMLPClassifier else model.predict
     X = X.astype(dtype)
-    together = predict(X)
-    assert together.dtype == dtype
+    together = arrays(model, method, arguments, X, y)
     for row in range(5):
-        np.testing.assert_allclose(
-            predict(X[row : row + 1])[0], together[row], rtol=0, atol=tolerance * (1 + abs(together[row]).max())
-        )
+        alone = arrays(model, method, arguments, X[row : row + 1], y[row : row + 1])
+        for one, every in zip(alone, together, strict=True):
+            if every.dtype.kind == "i":
+                np.testing.assert_array_equal(one[0], every[row])
+            else:
+                np.testing.assert_allclose(one[0], every[row], rtol=0, atol=tolerance * (1 + abs(every[row]).max()))
 
 
 @both

@@ -37,7 +37,7 @@ from sklearn_sgmcmc.estimators._stages import lay_out
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.predictive import Ensemble, Statistic, row_chunks
+from sklearn_sgmcmc.predictive import Ensemble, Statistic
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Schedule
@@ -395,32 +395,29 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         """Return rows of checked inputs, scaled as in ``fit``, in their own dtype."""
         return self._x_scaling.apply(dense_rows(X, rows), X.dtype)
 
-    def _moments(self, X: Any, statistic: Statistic) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean and variance over draws of a statistic: two (n_rows, columns) float64 arrays."""
-        ensemble = self._ensemble()
+    def _moments(
+        self, ensemble: Ensemble, X: Any, statistic: Statistic, rows: slice
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the mean and variance over draws of a statistic for some rows: two (n, columns) float64 arrays."""
         with one_thread():
-            parts = [ensemble.moments(self._scaled(X, rows), statistic) for rows in row_chunks(X.shape[0])]
-        mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
+            mean, variance = ensemble.moments(self._scaled(X, rows), statistic)
         return _finite(mean), _finite(variance)
-
-    def _draw_values(
-        self, X: Any, statistic: Statistic, n_draws: int | None, random_state: int | np.random.RandomState | None
-    ) -> NDArray[np.float64]:
-        """Return a statistic at some or all draws, (n_draws, n_rows, columns) float64."""
-        ensemble = self._ensemble()
-        stored = len(ensemble.draws)
-        if n_draws is not None:
-            n_draws = check_integer("n_draws", n_draws, low=1, fix=f"None returns all {stored} stored draws")
-            if n_draws > stored:
-                raise ValueError(f"n_draws={n_draws} exceeds the {stored} stored draws; ask for at most that many.")
-            random = check_random_state(random_state)
-            ensemble = ensemble.subset(random.choice(stored, size=n_draws, replace=False))
-        return np.concatenate([self._values(ensemble, X, statistic, rows) for rows in row_chunks(X.shape[0])], axis=1)
 
     def _values(self, ensemble: Ensemble, X: Any, statistic: Statistic, rows: slice) -> NDArray[np.float64]:
         """Return a statistic at every draw of an ensemble for some rows, (M, n, columns) float64."""
         with one_thread():
             return _finite(ensemble.values(self._scaled(X, rows), statistic))
+
+    def _some_draws(self, n_draws: int | None, random_state: int | np.random.RandomState | None) -> Ensemble:
+        """Return the network at all stored draws, or at a random subset without replacement."""
+        ensemble = self._ensemble()
+        if n_draws is None:
+            return ensemble
+        stored = len(ensemble.draws)
+        n_draws = check_integer("n_draws", n_draws, low=1, fix=f"None returns all {stored} stored draws")
+        if n_draws > stored:
+            raise ValueError(f"n_draws={n_draws} exceeds the {stored} stored draws; ask for at most that many.")
+        return ensemble.subset(check_random_state(random_state).choice(stored, size=n_draws, replace=False))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has succeeded."""

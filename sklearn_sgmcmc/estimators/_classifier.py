@@ -13,11 +13,12 @@ from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
-from sklearn_sgmcmc.predictive import row_chunks
+from sklearn_sgmcmc.predictive import over_rows
 from sklearn_sgmcmc.threads import one_thread
 
 
@@ -106,17 +107,27 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         std : ndarray of shape (n_rows, n_classes), only if ``return_std``
         """
         X = self._inputs(X)
-        mean, variance = self._moments(X, self._probabilities)
-        proba = (mean / mean.sum(axis=1, keepdims=True)).astype(X.dtype)
-        return (proba, np.sqrt(variance).astype(X.dtype)) if return_std else proba
+        return_std = check_flag("return_std", return_std)
+        ensemble = self._ensemble()
+
+        def moments(rows: slice) -> tuple[NDArray[np.floating], ...]:
+            mean, variance = self._moments(ensemble, X, self._probabilities, rows)
+            proba = (mean / mean.sum(axis=1, keepdims=True)).astype(X.dtype)
+            return (proba, np.sqrt(variance).astype(X.dtype)) if return_std else (proba,)
+
+        found = over_rows(X.shape[0], moments)
+        return (found[0], found[1]) if return_std else found[0]
 
     def predict_log_proba(self, X: Matrix) -> NDArray[np.floating]:
         """Return the logarithm of the posterior mean probabilities, shape (n_rows, n_classes), by log-mean-exp over draws."""
         X = self._inputs(X)
         ensemble = self._ensemble()
+
+        def log_proba(rows: slice) -> tuple[NDArray[np.floating]]:
+            return (cast_finite(ensemble.log_mean_exp(self._scaled(X, rows), self._log_probabilities), X.dtype),)
+
         with one_thread():
-            parts = [ensemble.log_mean_exp(self._scaled(X, rows), self._log_probabilities) for rows in row_chunks(X.shape[0])]
-        return cast_finite(np.concatenate(parts), X.dtype)
+            return over_rows(X.shape[0], log_proba)[0]
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         """Return the most probable class of each row, shape (n_rows,)."""
@@ -141,7 +152,12 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         proba : ndarray of shape (n_draws, n_rows, n_classes)
         """
         X = self._inputs(X)
-        return self._draw_values(X, self._probabilities, n_draws, random_state).astype(X.dtype)
+        ensemble = self._some_draws(n_draws, random_state)
+
+        def proba(rows: slice) -> tuple[NDArray[np.floating]]:
+            return (self._values(ensemble, X, self._probabilities, rows).astype(X.dtype),)
+
+        return over_rows(X.shape[0], proba, axis=1, per_row=len(ensemble.draws) * len(self.classes_))[0]
 
     def predict_uncertainty(self, X: Matrix) -> Bunch:
         """Split the uncertainty of each row's class, in nats.
@@ -154,14 +170,19 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         """
         X = self._inputs(X)
 
+        ensemble = self._ensemble()
+
         def with_entropy(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
             proba = self._probabilities(outputs, extra)
             return torch.cat([proba, torch.special.entr(proba).sum(dim=1, keepdim=True)], dim=1)
 
-        mean, _ = self._moments(X, with_entropy)
-        proba, aleatoric = mean[:, :-1], mean[:, -1]
-        total = -(proba * np.log(np.maximum(proba, np.finfo(np.float64).tiny))).sum(axis=1)
-        return Bunch(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
+        def split(rows: slice) -> tuple[NDArray[np.float64], ...]:
+            mean, _ = self._moments(ensemble, X, with_entropy, rows)
+            proba, aleatoric = mean[:, :-1], mean[:, -1]
+            total = -(proba * np.log(np.maximum(proba, np.finfo(np.float64).tiny))).sum(axis=1)
+            return total, aleatoric, total - aleatoric
+
+        return Bunch(**dict(zip(("total", "aleatoric", "epistemic"), over_rows(X.shape[0], split), strict=True)))
 
     def _log_probabilities(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
         return cast(Categorical, self._likelihood).log_mean(outputs.double())

@@ -9,7 +9,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
 
@@ -18,7 +17,8 @@ from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, T
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
-from sklearn_sgmcmc.predictive import row_chunks
+from sklearn_sgmcmc.predictive import Ensemble, mixture_quantile, over_rows
+from sklearn_sgmcmc.threads import one_thread
 
 LEAST_NOISE = 1e-6
 """Least known noise, and the inverse of the largest, in standard deviations of y: beyond, float32 cannot hold the curvature."""
@@ -27,9 +27,6 @@ LOUD = 1.25
 """Learned noise beyond this many standard deviations of y is a failure of the chains: the mean of y alone leaves 1."""
 LEAST_DATA = 10
 """Total weight from which the posterior of the noise is not mostly prior."""
-
-BISECTIONS = 60
-"""Halvings of the bracket of a quantile: to float64 precision."""
 
 
 @shared_docs
@@ -109,7 +106,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         if isinstance(self._likelihood, FixedNoise) or rows.n_data < LEAST_DATA:
             return None
         some = slice(0, min(256, len(rows.weight)))
-        noise = np.sqrt(self._mean_and_variances(rows.x[some])[2].mean(axis=0))
+        noise = np.sqrt(self._mean_and_variances(self._ensemble(), rows.x, some)[2].mean(axis=0))
         if not ((noise > LOUD).any() and self._y_scaling.scale.any() and self.normalize_y):
             return None
         return (
@@ -152,15 +149,27 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         std : ndarray of the same shape, only if ``return_std``
         """
         X = self._inputs(X)
-        mean, epistemic, aleatoric = self._mean_and_variances(X)
+        return_std = check_flag("return_std", return_std)
+        ensemble = self._ensemble()
         center, unit = self._y_scaling
-        prediction = self._output(mean * unit + center, X)
-        return (prediction, self._output(np.sqrt(epistemic + aleatoric) * unit, X)) if return_std else prediction
+
+        def moments(rows: slice) -> tuple[NDArray[np.floating], ...]:
+            mean, epistemic, aleatoric = self._mean_and_variances(ensemble, X, rows)
+            prediction = self._output(mean * unit + center, X)
+            return (prediction, self._output(np.sqrt(epistemic + aleatoric) * unit, X)) if return_std else (prediction,)
+
+        found = over_rows(X.shape[0], moments)
+        return (found[0], found[1]) if return_std else found[0]
 
     def predict_noise(self, X: Matrix) -> NDArray[np.floating]:
         """Return the standard deviation of the noise at each row: the root of its mean variance over draws, in y's units."""
         X = self._inputs(X)
-        return self._output(np.sqrt(self._mean_and_variances(X)[2]) * self._y_scaling.scale, X)
+        ensemble = self._ensemble()
+
+        def noise(rows: slice) -> tuple[NDArray[np.floating]]:
+            return (self._output(np.sqrt(self._mean_and_variances(ensemble, X, rows)[2]) * self._y_scaling.scale, X),)
+
+        return over_rows(X.shape[0], noise)[0]
 
     def predict_uncertainty(self, X: Matrix) -> Bunch:
         """Split the predictive variance of each row, in squared units of y.
@@ -171,11 +180,17 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
             ``total``; ``aleatoric``, the mean noise variance; ``epistemic``, the variance of the mean over draws (ddof 0).
         """
         X = self._inputs(X)
-        _, epistemic, aleatoric = self._mean_and_variances(X)
-        parts = {"total": epistemic + aleatoric, "aleatoric": aleatoric, "epistemic": epistemic}
+        ensemble = self._ensemble()
         with np.errstate(over="ignore"):
             square = self._y_scaling.scale**2
-        return Bunch(**{name: cast_finite(self._shaped(part * square), np.float64) for name, part in parts.items()})
+
+        def split(rows: slice) -> tuple[NDArray[np.floating], ...]:
+            _, epistemic, aleatoric = self._mean_and_variances(ensemble, X, rows)
+            return tuple(
+                cast_finite(self._shaped(part * square), np.float64) for part in (epistemic + aleatoric, aleatoric, epistemic)
+            )
+
+        return Bunch(**dict(zip(("total", "aleatoric", "epistemic"), over_rows(X.shape[0], split), strict=True)))
 
     def sample_posterior(
         self, X: Matrix, n_draws: int | None = None, random_state: int | np.random.RandomState | None = None
@@ -195,8 +210,14 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         mean : ndarray of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs), in the units of y
         """
         X = self._inputs(X)
-        values = self._draw_values(X, lambda outputs, extra: self._likelihood.mean(outputs), n_draws, random_state)
-        return self._output(values * self._y_scaling.scale + self._y_scaling.mean, X)
+        ensemble = self._some_draws(n_draws, random_state)
+        center, unit = self._y_scaling
+
+        def mean(rows: slice) -> tuple[NDArray[np.floating]]:
+            values = self._values(ensemble, X, lambda outputs, extra: self._likelihood.mean(outputs), rows)
+            return (self._output(values * unit + center, X),)
+
+        return over_rows(X.shape[0], mean, axis=1, per_row=len(ensemble.draws) * self.n_outputs_)[0]
 
     def predict_mixture(self, X: Matrix) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the predictive distribution itself: an equal mixture of one Gaussian per stored draw.
@@ -214,9 +235,15 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
             Conditional mean and standard deviation of the noise at each draw.
         """
         X = self._inputs(X)
-        mean, sd = np.split(self._draw_values(X, self._mean_and_sd, None, None), 2, axis=2)
+        ensemble = self._ensemble()
         center, unit = self._y_scaling
-        return self._output(mean * unit + center, X), self._output(sd * unit, X)
+
+        def mixture(rows: slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+            mean, sd = self._components(ensemble, X, rows)
+            return self._output(mean * unit + center, X), self._output(sd * unit, X)
+
+        mean, std = over_rows(X.shape[0], mixture, axis=1, per_row=self._numbers(ensemble))
+        return mean, std
 
     def sample_y(self, X: Matrix, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> NDArray[np.floating]:
         """Return samples from the predictive distribution, noise included.
@@ -231,13 +258,14 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         random = check_random_state(random_state)
         ensemble = self._ensemble()
         ensemble = ensemble.subset(random.choice(len(ensemble.draws), size=n_samples))
-        parts = []
-        for rows in row_chunks(X.shape[0]):
-            both = self._values(ensemble, X, self._mean_and_sd, rows)
-            mean, sd = np.split(both, 2, axis=2)
-            parts.append(mean + sd * random.standard_normal(mean.shape))
-        samples = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
-        return np.moveaxis(self._output(samples, X), 0, -1)
+        center, unit = self._y_scaling
+
+        def sample(rows: slice) -> tuple[NDArray[np.floating]]:
+            mean, sd = self._components(ensemble, X, rows)
+            samples = (mean + sd * random.standard_normal(mean.shape)) * unit + center
+            return (np.moveaxis(self._output(samples, X), 0, -1),)
+
+        return over_rows(X.shape[0], sample, per_row=self._numbers(ensemble))[0]
 
     def predict_quantiles(self, X: Matrix, quantiles: ArrayLike) -> NDArray[np.floating]:
         """Return quantiles of the predictive mixture, noise included.
@@ -259,12 +287,15 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles={quantiles!r} must be numbers strictly between 0 and 1, e.g. [0.05, 0.5, 0.95].")
         ensemble = self._ensemble()
-        parts = []
-        for rows in row_chunks(X.shape[0]):
-            mean, sd = np.split(self._values(ensemble, X, self._mean_and_sd, rows), 2, axis=2)
-            parts.append(np.stack([_mixture_quantile(mean, sd, level) for level in levels]))
-        values = np.concatenate(parts, axis=1) * self._y_scaling.scale + self._y_scaling.mean
-        return self._output(values, X)
+        center, unit = self._y_scaling
+
+        def values(rows: slice) -> tuple[NDArray[np.floating]]:
+            components = self._components(ensemble, X, rows)
+            with one_thread():
+                found = np.stack([mixture_quantile(*components, level) for level in levels.tolist()])
+            return (self._output(found * unit + center, X),)
+
+        return over_rows(X.shape[0], values, axis=1, per_row=self._numbers(ensemble))[0]
 
     def predict_interval(self, X: Matrix, coverage: float = 0.9) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the central predictive interval that holds a new target with probability ``coverage``.
@@ -301,12 +332,22 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
             raise ValueError(f"y has {y.shape[1]} columns, and the model was fitted on {self.n_outputs_}; give the same outputs.")
         target = self._y_scaling.apply(y, np.float64, "y", "normalize_y")
         ensemble = self._ensemble()
-        parts = []
-        for rows in row_chunks(X.shape[0]):
-            mean, sd = np.split(self._values(ensemble, X, self._mean_and_sd, rows), 2, axis=2)
-            log_density = -0.5 * ((target[rows] - mean) / sd) ** 2 - np.log(sd) - 0.5 * math.log(2 * math.pi)
-            parts.append(np.logaddexp.reduce(log_density.sum(axis=2), axis=0) - math.log(len(mean)))
-        return np.asarray(np.concatenate(parts) - np.log(self._y_scaling.scale).sum())
+        jacobian = np.log(self._y_scaling.scale).sum()
+
+        def log_mean(rows: slice) -> tuple[NDArray[np.float64]]:
+            mean, sd = self._components(ensemble, X, rows)
+            with np.errstate(over="ignore"):
+                log_density = -0.5 * ((target[rows] - mean) / sd) ** 2 - np.log(sd) - 0.5 * math.log(2 * math.pi)
+            return (np.logaddexp.reduce(log_density.sum(axis=2), axis=0) - math.log(len(mean)) - jacobian,)
+
+        found = over_rows(X.shape[0], log_mean, per_row=self._numbers(ensemble))[0]
+        if not np.isfinite(found).all():
+            row = int(np.argmin(np.isfinite(found)))
+            raise ValueError(
+                f"y={y[row].tolist()} at row {row} is so far from its prediction that the log density overflows float64: "
+                "give y in the units of fit."
+            )
+        return found
 
     def _mean_and_sd(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
         """Return the conditional mean and noise sd of the standardised targets, stacked: (D, 2 targets, n)."""
@@ -314,14 +355,25 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         mean = likelihood.mean(outputs)
         return torch.cat([mean, likelihood.noise_sd(outputs, extra).expand(mean.shape)], dim=1)
 
-    def _mean_and_variances(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean, the variance of the mean over draws and the mean noise variance, (n_rows, n_outputs), standardised."""
+    def _components(self, ensemble: Ensemble, X: Any, rows: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the conditional mean and noise sd of the standardised targets at every draw, (M, n, n_outputs) each."""
+        mean, sd = np.split(self._values(ensemble, X, self._mean_and_sd, rows), 2, axis=2)
+        return mean, sd
+
+    def _numbers(self, ensemble: Ensemble) -> int:
+        """Return how many numbers of a row ``_components`` holds."""
+        return 2 * len(ensemble.draws) * self.n_outputs_
+
+    def _mean_and_variances(
+        self, ensemble: Ensemble, X: Any, rows: slice
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the mean, the variance of the mean over draws and the mean noise variance, (n, n_outputs), standardised."""
 
         def statistic(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
             mean, sd = self._mean_and_sd(outputs, extra).double().chunk(2, dim=1)
             return torch.cat([mean, sd.square()], dim=1)
 
-        both, variance = self._moments(X, statistic)
+        both, variance = self._moments(ensemble, X, statistic, rows)
         mean, noise = np.split(both, 2, axis=1)
         return mean, variance[:, : self.n_outputs_], noise
 
@@ -338,13 +390,3 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _mixture_quantile(mean: NDArray[np.float64], sd: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """Return the quantile of the equal mixture over axis 0 of N(mean, sd^2), by bisection between the components' bounds."""
-    low, high = (mean - 40 * sd).min(axis=0), (mean + 40 * sd).max(axis=0)
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        below = ndtr((middle - mean) / sd).mean(axis=0) < level
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray(0.5 * (low + high))
