@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -38,6 +39,13 @@ class DenseRows:
     def __init__(self, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> None:
         self.n_columns = x.shape[1] + 1
         self.table = torch.cat([with_constant(x), target, weight[:, None]], dim=1)
+
+    @classmethod
+    def joined(cls, sources: Sequence[DenseRows]) -> DenseRows:
+        """Return the rows of several sources with the same columns, one behind the other."""
+        joined = copy(sources[0])
+        joined.table = torch.cat([source.table for source in sources])
+        return joined
 
     @property
     def n_rows(self) -> int:
