@@ -400,9 +400,9 @@ def _warn_once(outcomes: Sequence[Outcome], candidates: Sequence[dict[str, Any]]
         first, text = next(iter(of_fits.items()))
         where = f"{candidates[first // n_folds]}, fold {first % n_folds}"
         more = (
-            f" {len(of_fits)} of the {len(outcomes)} fits of the search warned of this, with numbers of their own; this is {where}."
+            f"{len(of_fits)} of the {len(outcomes)} fits of the search warned so, each with its own numbers; these are of {where}."
         )
-        warnings.warn(text + more, category, stacklevel=3)
+        warnings.warn(f"{text} {more}", category, stacklevel=3)
 
 
 class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):  # type: ignore[misc]  # scikit-learn is untyped
