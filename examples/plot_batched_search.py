@@ -2,8 +2,8 @@
 A search in batches: how wide a prior, how warm a posterior?
 ============================================================
 
-The fits of all candidates and folds of a grid search run as chains of a few batches. Here the scale of the prior and the temperature
-are searched over on the breast cancer data, transformers in front.
+The fits of all candidates and folds of a grid search run as chains of a few batches. Here the scale of the prior and the
+temperature are searched over on the breast cancer data, transformers in front.
 """
 
 # %%
@@ -49,3 +49,7 @@ figure.colorbar(image, ax=ax, label="log loss, nats")
 print(f"{len(results['params'])} candidates on {search.n_splits_} folds; {results['mean_fit_time'].mean():.2f} s for each fit")
 print(f"best: {search.best_params_}, log loss {-search.best_score_:.3f}")
 plt.show()
+
+# %%
+# A narrow prior costs most; from scale 1 on and up to temperature 1 the candidates lie within each other's standard errors, and
+# warmer posteriors are worse.
