@@ -19,7 +19,7 @@ from joblib import effective_n_jobs
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler, RandomizedSearchCV, check_cv
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from sklearn_sgmcmc.chains import RUNNER, ChainJob
@@ -91,10 +91,10 @@ class Task:
         data = (self.X,) if self.y is None else (self.X, self.y)
         n_rows = _length(self.X)
         params = (
-            {name: _safe_indexing(value, rows) if _length(value) == n_rows else value for name, value in several.items()}
+            {name: _take(value, rows) if _length(value) == n_rows else value for name, value in several.items()}
             for several in (self.fit_params, self.score_params)
         )
-        return Part(tuple(_safe_indexing(values, rows) for values in data), *params)
+        return Part(tuple(_take(values, rows) for values in data), *params)
 
     def with_settings(self, settings: dict[str, Any]) -> Any:
         """Return an unfitted estimator with a candidate's settings, which may themselves be estimators."""
@@ -230,6 +230,15 @@ def _noted(outcome: Outcome) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as log:
         yield
     outcome.warned += [(warning.category, str(warning.message)) for warning in log or []]
+
+
+def _take(values: Any, rows: Any) -> Any:
+    """Return some rows, by number or as a mask, of an array, a sparse matrix, a data frame, a series or a list."""
+    rows = np.asarray(rows)
+    rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return values[rows] if hasattr(values, "shape") else [values[row] for row in rows]
 
 
 def _length(value: Any) -> int | None:
@@ -431,9 +440,8 @@ class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):  # type: ignore[misc]  
     ----------
     cv_results_ : dict of ndarrays of shape (n_candidates,)
         As for GridSearchCV. Times are in seconds; a batch's is divided among its fits by their numbers of chains.
-    best_estimator_, best_params_, best_score_, best_index_, scorer_, n_splits_, refit_time_, multimetric_, classes_, \
-    n_features_in_, feature_names_in_
-        As for GridSearchCV.
+    best_estimator_, best_params_, best_score_, best_index_, scorer_, n_splits_, refit_time_, multimetric_, classes_
+        As for GridSearchCV; so are ``n_features_in_`` and ``feature_names_in_``.
 
     Notes
     -----

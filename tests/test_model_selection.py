@@ -17,6 +17,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, RandomizedSearchCV, ShuffleSplit, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -257,9 +258,15 @@ def test_sample_weights_and_groups_are_split_with_the_rows():
 def test_metadata_is_routed():
     weight = np.random.RandomState(0).randint(1, 4, len(X))
     with config_context(enable_metadata_routing=True):
-        model = classifier().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        model = classifier().set_fit_request(sample_weight=True)
         pipe = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), model)
-        both(pipe, {"bayesianmlpclassifier__bias_factor": [0, 1]}, fit_params={"sample_weight": weight})
+        scorer = get_scorer("neg_log_loss").set_score_request(sample_weight=True)
+        both(pipe, {"bayesianmlpclassifier__bias_factor": [0, 1]}, fit_params={"sample_weight": weight}, scoring=scorer)
+
+
+def test_splits_may_be_masks_and_rows_a_list():
+    first = np.arange(len(X)) % 2 == 0
+    both(classifier(), {"bias_factor": [0, 1]}, X.tolist(), y.tolist(), cv=[(first, ~first), (~first, first)])
 
 
 def test_random_splits_are_the_same_for_all_candidates():
