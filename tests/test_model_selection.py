@@ -422,11 +422,18 @@ def test_no_batch_has_more_than_64_chains():
 # --- scikit-learn's own checks -------------------------------------------------------------------------------------------------
 
 
+def known_failures(search):
+    """GridSearchCV has no multi-output tag of its own, so that the check wants a regressor to warn of a column of targets."""
+    of_regressor = isinstance(search.estimator, BayesianMLPRegressor)
+    return {"check_supervised_y_2d": "the same with GridSearchCV"} if of_regressor else {}
+
+
 @parametrize_with_checks(
     [
         BatchedGridSearchCV(classifier(max_iter=40, batch_size="auto"), {"temperature": [0.5, 1.0]}, cv=2),
         BatchedGridSearchCV(regressor(max_iter=200, batch_size="auto"), {"temperature": [0.5, 1.0]}, cv=2),
-    ]
+    ],
+    expected_failed_checks=known_failures,
 )
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
