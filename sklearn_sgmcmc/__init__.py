@@ -1,6 +1,7 @@
 """Bayesian neural networks that behave like scikit-learn estimators."""
 
 from sklearn_sgmcmc.estimators import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
 
 __version__ = "0.1.0"
-__all__ = ["BayesianMLPClassifier", "BayesianMLPRegressor", "__version__"]
+__all__ = ["BatchedGridSearchCV", "BatchedRandomizedSearchCV", "BayesianMLPClassifier", "BayesianMLPRegressor", "__version__"]

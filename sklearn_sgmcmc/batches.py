@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -47,6 +48,13 @@ class DenseRows:
         self.parts = [column.shape[1] for column in columns]
         self.table = torch.cat(columns, dim=1)
 
+    @classmethod
+    def joined(cls, sources: Sequence[DenseRows]) -> DenseRows:
+        """Return the rows of several sources with the same columns, one behind the other."""
+        joined = copy(sources[0])
+        joined.table = torch.cat([source.table for source in sources])
+        return joined
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""
@@ -55,11 +63,12 @@ class DenseRows:
     def take(self, index: torch.Tensor) -> Batch:
         """Return the rows with numbers ``index`` (C, n)."""
         parts = torch.embedding(self.table, index).split_with_sizes(self.parts, dim=2)
-        if self.ones is None:
+        weight = self.ones
+        if weight is None:
             return Batch(parts[0], parts[1], parts[2].squeeze(2))
-        if self.ones.shape != index.shape:
-            self.ones = self.ones.new_ones(index.shape)
-        return Batch(parts[0], parts[1], self.ones)
+        if weight.shape != index.shape:
+            self.ones = weight = weight.new_ones(index.shape)
+        return Batch(parts[0], parts[1], weight)
 
 
 class Scaling(NamedTuple):

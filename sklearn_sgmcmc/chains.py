@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,21 +39,28 @@ class ChainJob:
     verbose: int
 
 
+RUNNER: ContextVar[Callable[[ChainJob], RunResult] | None] = ContextVar("RUNNER", default=None)
+"""Who runs the jobs of this context in place of ``sample_chains``: a search, which puts those of many fits together."""
+
+
 def sample_chains(job: ChainJob, n_jobs: int | None) -> RunResult:
     """Run all chains of a job, on up to ``n_jobs`` workers; the result does not depend on their number.
 
     With several workers the first one alone shows a progress bar, and an interruption from the keyboard loses all draws.
     """
+    runner = RUNNER.get()
+    if runner is not None:
+        return runner(job)
     n_blocks = -(-job.n_chains // BLOCK)
     n_workers = min(effective_n_jobs(n_jobs), n_blocks)
     groups = [group.tolist() for group in np.array_split(np.arange(n_blocks), n_workers)]
     if n_workers == 1:
-        return _run_blocks(job, groups[0])
-    results = Parallel(n_jobs=n_workers)(delayed(_run_blocks)(job, group) for group in groups)
+        return run_blocks(job, groups[0])
+    results = Parallel(n_jobs=n_workers)(delayed(run_blocks)(job, group) for group in groups)
     return _join(results)
 
 
-def _run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:
+def run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:
     """Run the chains of the given random-number blocks as one batch."""
     chains = range(blocks[0] * BLOCK, min((blocks[-1] + 1) * BLOCK, job.n_chains))
     noise = BlockNoise(noise_generators(job.entropy, blocks, job.device))

@@ -15,7 +15,7 @@ RANKS = [
     {"samplers", "schedules", "priors", "likelihoods", "network", "batches", "noise", "step_control", "threads"},
     {"posterior", "draws"},
     {"engine", "chains", "predictive"},
-    {"sampling", "diagnostics"},
+    {"sampling", "diagnostics", "pooling"},
     {"estimators", "model_selection", "metrics", "datasets"},
     {"displays"},
 ]

@@ -55,6 +55,11 @@ class Sampler(Parameters):
         """Whether the rows of every batch must be drawn independently (a correction for gradient noise is on)."""
         return False
 
+    @property
+    def noise_pattern(self) -> Any:
+        """What decides how many random numbers a step draws, beyond the class: chains of one batch must agree in it."""
+        return None
+
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
 

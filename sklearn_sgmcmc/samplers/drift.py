@@ -91,6 +91,11 @@ class MSGLD(Sampler):
         limit = limit * (1.0 + a) if self.variant == "rescaled" else limit
         return limit if limit.ndim else float(limit)
 
+    @property
+    def noise_pattern(self) -> bool:
+        """The recipe form draws twice per step, but once at a = 0."""
+        return self.variant == "recipe" and not isinstance(self.bias_factor, torch.Tensor) and self.bias_factor == 0
+
     def effective_temperature(self, temperature: float) -> float | None:
         """Return tau / (1 + a) for the printed form, tau for the others."""
         if self.variant != "printed":
