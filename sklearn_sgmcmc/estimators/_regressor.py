@@ -43,8 +43,8 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
     Parameters
     ----------
     <shared parameters>
-    noise : "homoscedastic", "heteroscedastic" or float > 0, default "homoscedastic"
-        One learned noise level per output; one that depends on x (after a homoscedastic warm-up for half of the burn-in); or a
+    noise : "heteroscedastic", "homoscedastic" or float > 0, default "heteroscedastic"
+        A noise level that depends on x (one learned level in the warm-up and the first half of the burn-in); one per output; or a
         known standard deviation in the units of y.
     normalize_y : bool, default True
         Whether targets are centred and divided by their training standard deviation; predictions come back in y's units.
@@ -67,7 +67,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
     True
     """
 
-    noise: float | str = "homoscedastic"
+    noise: float | str = "heteroscedastic"
     normalize_y: bool = True
 
     _y_numeric = True
