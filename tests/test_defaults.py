@@ -11,7 +11,7 @@ from sklearn_sgmcmc._typing import Control
 from sklearn_sgmcmc.batches import Batches, DenseRows, RowSet
 from sklearn_sgmcmc.engine import Stage, run
 from sklearn_sgmcmc.noise import BlockNoise, noise_generators, row_generators
-from sklearn_sgmcmc.samplers import MCLMC, SGHMC, SGLD
+from sklearn_sgmcmc.samplers import MCLMC, MSGLD, SGHMC, SGLD, Adam
 from sklearn_sgmcmc.schedules import Cyclical, Timeline
 from sklearn_sgmcmc.step_control import Caution, StepControl
 
@@ -101,7 +101,6 @@ def test_warm_up_does_not_depend_on_the_number_of_workers(estimator, y):
     np.testing.assert_array_equal(one.draws_, two.draws_)
 
 
-@both
 @pytest.mark.parametrize(
     ("parameters", "kind"),
     [
@@ -111,20 +110,40 @@ def test_warm_up_does_not_depend_on_the_number_of_workers(estimator, y):
         ({"learning_rate": 0.01}, SGHMC),
         ({"learning_rate": None}, SGHMC),
         ({"batch_size": 16}, SGHMC),
+        ({"bias_factor": 0}, SGHMC),
         ({"schedule": Cyclical(2)}, SGHMC),
         ({"sampler": "sgld"}, SGLD),
     ],
     ids=str,
 )
-def test_auto_takes_mclmc_where_nothing_stands_against_it(estimator, y, parameters, kind):
-    model = estimator(**(FAST | parameters)).fit(X, y)
+def test_regression_takes_mclmc_where_nothing_stands_against_it(parameters, kind):
+    model = BayesianMLPRegressor(**(FAST | parameters)).fit(X, Y)
     assert type(model.sampler_) is kind
     assert kind.__name__ in model.summary()
+    assert model.effective_temperature_ == parameters.get("temperature", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind", "temperature"),
+    [
+        ({}, MSGLD, 0.15),
+        ({"batch_size": 16}, MSGLD, 0.15),
+        ({"temperature": 1.0}, MSGLD, 0.5),
+        ({"bias_factor": 0}, MSGLD, 0.3),
+        ({"sampler": "sgld"}, SGLD, 1.0),
+        ({"sampler": "adam"}, Adam, None),
+    ],
+    ids=str,
+)
+def test_classification_takes_a_cold_msgld_and_says_so(parameters, kind, temperature):
+    model = BayesianMLPClassifier(**(FAST | parameters)).fit(X, LABEL)
+    assert type(model.sampler_) is kind
+    assert model.effective_temperature_ == temperature
 
 
 def test_auto_has_no_bias_term():
     with pytest.raises(ValueError, match=r"bias_factor=1\.0 needs a sampler with a bias term, and sampler='auto' has none"):
-        BayesianMLPClassifier(bias_factor=1.0, **FAST).fit(X, LABEL)
+        BayesianMLPRegressor(bias_factor=1.0, **FAST).fit(X, Y)
 
 
 @both

@@ -6,7 +6,7 @@ import numbers
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Self, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse
@@ -32,7 +32,7 @@ from sklearn_sgmcmc.estimators._review import (
     surviving_chains,
 )
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows
-from sklearn_sgmcmc.estimators._settings import Settings, resolve
+from sklearn_sgmcmc.estimators._settings import Automatic, Settings, resolve
 from sklearn_sgmcmc.estimators._stages import lay_out
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP
@@ -171,6 +171,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
+    _automatic: ClassVar[Automatic]
     _y_numeric = False
     _full_batch_rows = 1000
 

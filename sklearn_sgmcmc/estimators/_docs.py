@@ -12,24 +12,27 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     activation : str, default "relu"
         "relu", "tanh", "logistic", "identity", "silu" or "gelu".
     sampler : str or Sampler, default "auto"
-        "auto" is ``MCLMC(energy_error=0.3, memory=200)`` at full batch, unless a given learning rate, temperature 0 or a schedule
-        other than "constant" stands against it, and "sghmc" otherwise; ``sampler_`` tells which. By name: "sgld", "mala", "psgld",
-        "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "nr_sgld", "mclmc" (of shorter steps,
-        nearer to the posterior), or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The
-        fields of a Sampler object can be searched as ``sampler__friction``.
+        "auto" is, for regression, ``MCLMC(energy_error=0.3, memory=200)`` at full batch, unless a given learning rate or bias
+        factor, temperature 0, a prior that is not normal or a schedule other than "constant" stands against it, and "sghmc"
+        otherwise; for classification it is "msgld". ``sampler_`` tells which. By name: "sgld", "mala", "psgld", "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld",
+        "adamax_sgld", "adadelta_sgld", "nr_sgld", "mclmc" (of shorter steps, nearer to the posterior), or the optimisers "sgd" and
+        "adam" (a deep ensemble: the last state of each chain is kept). The fields of a Sampler object can be searched as
+        ``sampler__friction``.
     bias_factor : float >= 0 or None, default None
         Weight a of the adaptive drift, dimensionless; for "asgld" and its kin in units of N. 0 is plain SGLD bit for bit, and is
         accepted by every sampler. None is the sampler's own (1 for "msgld", 0.01 for "asgld").
     temperature : float >= 0 or None, default None
-        The target is the posterior to the power 1 / temperature; None is 1. For a biased sampler (printed MSGLD) it sets the
-        injected noise; ``effective_temperature_`` tells what is sampled. Predictions use the untempered likelihood.
+        The target is the posterior to the power 1 / temperature. None is 1, but 0.3 for a classifier with sampler="auto". For a
+        biased sampler (printed MSGLD) it sets the injected noise; ``effective_temperature_`` tells what is sampled. Predictions use
+        the untempered likelihood.
     learning_rate : float > 0, "auto" or None, default "auto"
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. "auto" finds the longest
         safe one of each chain during burn-in and freezes it before the first kept draw: "mclmc" the one with its energy error;
-        samplers with a stability limit an eighth of it over the largest curvature along the path (0.35 of it for minibatches of a
-        classifier), as long as the noise of the minibatches stays below 0.4 times the injected noise; others take their default.
-        None is the sampler's default (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut where
-        the curvature demands it. A number is never altered. See ``learning_rate_``.
+        samplers with a stability limit an eighth of it over the largest curvature along the path (0.8 of it for minibatches of a
+        classifier), as long as the noise of the minibatches stays below 0.4 times the injected noise, in the median parameter.
+        Kinetic samplers take their default at most with minibatches, and samplers without such a limit take it always. None is the
+        sampler's default (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut where the curvature
+        demands it. A number is never altered. See ``learning_rate_``.
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.
     warm_up : int >= 0 or "auto", default "auto"
@@ -48,7 +51,7 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     batch_size : int >= 1 or "auto", default "auto"
         Rows per step. "auto" takes all rows if at most 1,000 of at most 20,000 are distinct (2,500 of 50,000 for regression), and
         64 otherwise.
-    prior : str or Prior, default "fan_in_normal"
+    prior : str or Prior, default "fan_in_normal" (regression) or "normal" (classification)
         Prior of weights and biases: "fan_in_normal" (standard deviation 1 / sqrt(inputs of the layer), 1 for biases), "normal",
         "laplace", "student_t", "spike_slab" (most weights near 0; those in the spike are pruned from predictions) or "prior_switch"
         (normal, then spike and slab). An object may have scales per layer or by fan-in, and its fields can be searched as

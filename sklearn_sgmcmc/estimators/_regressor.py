@@ -17,8 +17,11 @@ from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
+from sklearn_sgmcmc.estimators._settings import Automatic
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.predictive import row_chunks
+from sklearn_sgmcmc.samplers.kinetic import SGHMC
+from sklearn_sgmcmc.samplers.microcanonical import MCLMC
 
 LEAST_NOISE = 1e-6
 """Least known noise, and the inverse of the largest, in standard deviations of y: beyond, float32 cannot hold the curvature."""
@@ -70,6 +73,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
     noise: float | str = "heteroscedastic"
     normalize_y: bool = True
 
+    _automatic = Automatic(MCLMC(energy_error=0.3, memory=200.0), SGHMC(), temperature=1.0)
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
 

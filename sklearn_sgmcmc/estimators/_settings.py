@@ -15,9 +15,8 @@ import torch
 from sklearn_sgmcmc._checks import check_choice, check_flag, check_integer, check_real
 from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc.network import ACTIVATIONS
-from sklearn_sgmcmc.priors import PRIORS, Prior
+from sklearn_sgmcmc.priors import PRIORS, Normal, Prior
 from sklearn_sgmcmc.samplers._base import Sampler
-from sklearn_sgmcmc.samplers.microcanonical import MCLMC
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES, Constant, Schedule
 
@@ -33,9 +32,6 @@ WARM_UP_ROWS = 64
 WARM_UP_STEPS, WARM_UP_EPOCHS = 1000, 50
 """``warm_up="auto"`` takes the larger number of steps of these two, but no more epochs than ``max_iter``."""
 
-FULL_BATCH_SAMPLER = MCLMC(energy_error=0.3, memory=200.0)
-"""What ``sampler="auto"`` takes at full batch: longer steps than MCLMC's own, for many steps would be needed to see their bias."""
-
 LONGEST_RUN = 10**8
 """Most gradient steps of a run: weeks."""
 
@@ -46,13 +42,21 @@ Rate = Literal["given", "default", "auto"]
 """Whose the learning rate is: the user's, the sampler's capped by curvature, or that which the run finds."""
 
 
+class Automatic(NamedTuple):
+    """What sampler="auto" stands for, and the temperature that it takes if none is given."""
+
+    full_batch: Sampler
+    minibatch: Sampler
+    temperature: float
+
+
 class Settings(NamedTuple):
     """The checked parameters of one fit; objects are copies that the fit may alter."""
 
     hidden: tuple[int, ...]
     activation: str
     sampler: Sampler
-    auto_sampler: bool
+    automatic: Automatic | None
     temperature: float
     learning_rate: float
     rate: Rate
@@ -72,13 +76,15 @@ class Settings(NamedTuple):
     def at(self, *, full_batch: bool) -> Settings:
         """Return the settings with what sampler="auto" stands for.
 
-        MCLMC where nothing stands against it: it needs all rows at every step, a positive temperature throughout, and to choose its
-        step; SGHMC everywhere else.
+        The sampler for full batches where nothing stands against it: it needs all rows at every step, a positive temperature
+        throughout, a smooth prior, no bias factor, and to choose its step.
         """
-        smooth = isinstance(self.schedule, Constant) and self.temperature > 0
-        if not (self.auto_sampler and full_batch and smooth and self.rate == "auto"):
+        steady = isinstance(self.schedule, Constant) and self.temperature > 0 and self.rate == "auto"
+        smooth = all(isinstance(prior, Normal) for _, prior in self.prior.phases)
+        if self.automatic is None or not (full_batch and steady and smooth):
             return self
-        return self._replace(sampler=dataclasses.replace(FULL_BATCH_SAMPLER), learning_rate=MCLMC.default_learning_rate)
+        sampler = dataclasses.replace(self.automatic.full_batch)  # type: ignore[type-var]
+        return self._replace(sampler=sampler, learning_rate=sampler.default_learning_rate)
 
     def n_steps(self, n_rows: int, batch_size: int) -> int:
         """Return the number of gradient steps of a run over ``n_rows`` rows in batches."""
@@ -113,9 +119,9 @@ class Settings(NamedTuple):
 def resolve(estimator: Any) -> Settings:
     """Check the shared parameters of an estimator and return what they stand for."""
     check_flag("standardize", estimator.standardize)
-    auto_sampler = isinstance(estimator.sampler, str) and estimator.sampler == "auto"
-    sampler = _sampler("sghmc" if auto_sampler else estimator.sampler, estimator.bias_factor)
-    temperature = _temperature(estimator.temperature, sampler)
+    automatic = estimator._automatic if isinstance(estimator.sampler, str) and estimator.sampler == "auto" else None
+    sampler = _sampler(estimator.sampler, automatic.minibatch if automatic else None, estimator.bias_factor)
+    temperature = _temperature(estimator.temperature, sampler, automatic.temperature if automatic else 1.0)
     rate = _rate(estimator.learning_rate)
     if rate == "given":
         sampler = _at_fixed_step(estimator.sampler, sampler, estimator.learning_rate)
@@ -124,7 +130,7 @@ def resolve(estimator: Any) -> Settings:
         hidden=_hidden(estimator.hidden_layer_sizes),
         activation=check_choice("activation", estimator.activation, ACTIVATIONS),
         sampler=sampler,
-        auto_sampler=auto_sampler,
+        automatic=automatic if estimator.bias_factor is None else None,
         temperature=temperature,
         learning_rate=check_real(
             "learning_rate", estimator.learning_rate, rule="a number > 0, 'auto' or None", fix=fix, open_low=True
@@ -167,8 +173,8 @@ def _object(name: str, value: Any, base: type[P], registry: Mapping[str, type[P]
     return registry[value]()
 
 
-def _sampler(value: Any, bias_factor: Any) -> Sampler:
-    sampler = _object("sampler", value, Sampler, SAMPLERS)
+def _sampler(value: Any, automatic: Sampler | None, bias_factor: Any) -> Sampler:
+    sampler = _object("sampler", automatic or value, Sampler, SAMPLERS)
     sampler.check()
     if bias_factor is not None:
         bias_factor = check_real("bias_factor", bias_factor, rule="a number >= 0 or None", fix="0 is plain SGLD")
@@ -215,7 +221,7 @@ def _with_bias(value: Any, sampler: Sampler, bias_factor: float) -> Sampler:
     return sampler
 
 
-def _temperature(value: Any, sampler: Sampler) -> float:
+def _temperature(value: Any, sampler: Sampler, own: float) -> float:
     if sampler.law == "optimiser":
         if value is not None and not (np.ndim(value) == 0 and value == 0):
             raise ValueError(
@@ -224,7 +230,7 @@ def _temperature(value: Any, sampler: Sampler) -> float:
             )
         return 0.0
     if value is None:
-        return 1.0
+        return own
     return check_real("temperature", value, rule="a number >= 0 or None", fix="1 is the Bayesian posterior")
 
 

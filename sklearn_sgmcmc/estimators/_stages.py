@@ -22,6 +22,8 @@ from sklearn_sgmcmc.step_control import CLOSE, NOISY
 
 LARGEST_FACTOR = 100.0
 """Largest multiple of the sampler's default learning rate that learning_rate="auto" takes."""
+LONG_SHARE = 0.8
+"""Share of the stability limit that it takes for minibatches of a likelihood whose curvature the data bound."""
 NOISE_RATIO = 0.4
 """Gradient-noise ratio that learning_rate="auto" accepts: see ``_review.NOISY_RESHUFFLED``."""
 WARM_UP_RATE = 0.003
@@ -69,9 +71,11 @@ def _sampling(settings: Settings, timeline: Timeline, posterior: Posterior, step
         return stage
     most = core_limit(posterior, timeline, settings.temperature)
     caution = CLOSE if posterior.likelihood.stiff or full_batch else NOISY
-    if settings.rate == "auto":
+    kinetic = settings.sampler.momentum_variance(1.0) is not None
+    if settings.rate == "auto" and (full_batch or not kinetic):  # longer steps let the noise of minibatches heat a momentum
+        share = LONG_SHARE if caution is NOISY else caution.share
         ratio = math.inf if full_batch else NOISE_RATIO
-        caution = replace(caution, largest=max(1.0, min(LARGEST_FACTOR, most / step_size)), noise_ratio=ratio)
+        caution = replace(caution, share=share, largest=max(1.0, min(LARGEST_FACTOR, most / step_size)), noise_ratio=ratio)
     return replace(stage, step_size=min(step_size, most), caution=caution)
 
 
