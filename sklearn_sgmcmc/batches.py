@@ -161,6 +161,10 @@ class Batches:
     def __iter__(self) -> Batches:
         return self
 
+    def resized(self, batch_size: int) -> Batches:
+        """Return a stream of batches of another size, from the same rows and generators."""
+        return Batches(self.source, self.row_sets, batch_size, self.generators, independent=self.independent)
+
     def __next__(self) -> Batch:
         """Return the next minibatch of every chain."""
         if self.whole is not None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from tqdm.auto import tqdm
 
 from sklearn_sgmcmc._typing import Coefficient, Noise, PerChain, Potential, Theta
+from sklearn_sgmcmc.batches import Batches
 from sklearn_sgmcmc.draws import DrawStore
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Timeline
@@ -44,7 +45,8 @@ class Stage:
     """A part of a run with one sampler and one posterior.
 
     ``timeline`` is what the schedule decides for its steps; ``carry`` maps the parameters at the end of the last stage to those
-    at the start of this one (momenta are drawn anew); ``caution`` says how steps are capped, None that they are not.
+    at the start of this one (momenta are drawn anew); ``caution`` says how steps are capped, None that they are not; ``batch_size``
+    is the stage's own number of rows per step, None that of the run.
     """
 
     sampler: Sampler
@@ -54,6 +56,7 @@ class Stage:
     temperature: Coefficient
     carry: Callable[[Theta], Theta] = _keep
     caution: Caution | None = None
+    batch_size: int | None = None
 
     def check(self) -> None:
         """Raise ValueError if the sampler is not defined all along the stage."""
@@ -69,7 +72,9 @@ class Stage:
     def step_control(self) -> StepControl | None:
         """Return what caps the steps, if anything does."""
         limit = self.sampler.stability_limit
-        return None if self.caution is None or limit is None else StepControl(self.step_size, limit, self.caution)
+        if self.caution is None or limit is None:
+            return None
+        return StepControl(self.step_size, limit, self.caution, self.sampler.gradient_noise_gain)
 
 
 @dataclass(frozen=True)
@@ -172,15 +177,16 @@ def run(
             stage.check()
             sampler = stage.sampler
             theta = stage.carry(theta)
+            rows = batches if stage.batch_size is None else cast(Batches, batches).resized(stage.batch_size)
             state: Any = None
             batch: Any = None
             cut = stage.step_control()
             for control in stage.timeline.controls(stage.step_size, stage.temperature):
-                last, batch = batch, next(batches)
+                last, batch = batch, next(rows)
                 if batch is not last or last is None:  # at full batch the same rows come at every step
-                    potential = stage.posterior.bind(batch, batches)
+                    potential = stage.posterior.bind(batch, rows)
                 if cut is not None:
-                    control = cut(control, theta, potential, noise)
+                    control = cut(control, theta, potential, noise, state)
                 if step == 0:
                     watch.look(step, theta, potential.value(theta), None)
                 if state is None:

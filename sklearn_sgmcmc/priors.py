@@ -143,6 +143,24 @@ class Normal(ScalePrior):
         return NormalDensity(self.placed_scale(layout))
 
 
+@dataclass(eq=False)
+class FanInNormal(Normal):
+    """Independent N(0, scale^2 / n_in) on every weight, n_in the inputs of its layer, and N(0, scale^2) on every bias.
+
+    Functions then have about the same prior scale however many inputs and units there are.
+
+    Source: Neal 1996, section 2.1.
+
+    Parameters
+    ----------
+    scale : as of ``Normal``
+    fan_in : bool, default True
+        False is ``Normal``.
+    """
+
+    fan_in: bool = field(default=True, kw_only=True)
+
+
 class NormalDensity(Density):
     """Independent N(0, s^2)."""
 
@@ -383,6 +401,7 @@ class PriorSwitch(Prior):
 
 PRIORS: dict[str, type[Prior]] = {
     "normal": Normal,
+    "fan_in_normal": FanInNormal,
     "laplace": Laplace,
     "student_t": StudentT,
     "spike_slab": SpikeSlab,

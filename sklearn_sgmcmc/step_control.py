@@ -1,8 +1,11 @@
-"""Keep the step below the stability limit of a posterior whose curvature is not known beforehand."""
+"""Keep the step below what the curvature of the posterior and the noise of its gradients allow: neither is known beforehand."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -25,11 +28,15 @@ class Caution:
     share : largest step size times curvature, as a share of the sampler's stability limit.
     rise : weight of a new look in the running average of H u; 1 follows it at once.
     longest_wait : most steps between two looks.
+    largest : largest factor by which the base step is multiplied; 1 only cuts it.
+    noise_ratio : largest ratio of the gradients' noise to the injected one, as the median over parameters; inf does not ask.
     """
 
     share: float
     rise: float
     longest_wait: int
+    largest: float = 1.0
+    noise_ratio: float = math.inf
 
 
 CLOSE = Caution(share=0.125, rise=1.0, longest_wait=25)
@@ -47,10 +54,15 @@ class StepControl:
     iteration on differences of gradients; the cap is frozen before the first kept draw.
     """
 
-    def __init__(self, base: Coefficient, limit: Coefficient, caution: Caution) -> None:
+    def __init__(
+        self, base: Coefficient, limit: Coefficient, caution: Caution, noise_gain: Callable[[Any], Any] = lambda state: None
+    ) -> None:
         self.base = base
         self.limit = limit * caution.share
         self.caution = caution
+        self.noise_gain = noise_gain
+        self.variance: Theta | None = None
+        self.quiet: torch.Tensor | float = math.inf
         self.curvature: torch.Tensor | None = None
         self.direction: Theta | None = None
         self.next_look = 0
@@ -58,11 +70,13 @@ class StepControl:
         self.last: tuple[Control, Control] | None = None
         self.uncut: bool | None = None
 
-    def __call__(self, control: Control, theta: Theta, potential: Potential, noise: Noise) -> Control:
+    def __call__(self, control: Control, theta: Theta, potential: Potential, noise: Noise, state: Any = None) -> Control:
         """Return the control with its step size multiplied by each chain's factor, (C, 1) float64."""
         if control.adapt or self.curvature is None:
             if self.step == self.next_look:
                 self._look(theta, potential, noise)
+                if self.caution.noise_ratio < math.inf and state is not None:
+                    self._listen(theta, potential, control.temperature, self.noise_gain(state))
                 self.next_look += 1 + min(self.step // DENSE, self.caution.longest_wait)
                 self.last = None
             self.step += 1
@@ -74,9 +88,20 @@ class StepControl:
         return self.last[1]
 
     def factor(self) -> torch.Tensor:
-        """Return by how much each chain's steps are cut, (C, 1) float64 in (0, 1]; the schedule's multiplier comes on top."""
+        """Return what multiplies each chain's steps, (C, 1) float64 > 0; the schedule's multiplier comes on top."""
         assert self.curvature is not None
-        return (self.limit / self.curvature / self.base).clamp(max=1.0)
+        return (torch.clamp(self.limit / self.curvature, max=self.quiet) / self.base).clamp(max=self.caution.largest)
+
+    def _listen(self, theta: Theta, potential: Potential, temperature: Coefficient, gain: Any) -> None:
+        """Update the variance of the gradients' noise, from two further batches, and the step at which it reaches its share."""
+        if gain is None:
+            return
+        variance = 0.5 * (potential.fresh().grad(theta).double() - potential.fresh().grad(theta)).square()
+        self.variance = variance if self.variance is None else torch.lerp(self.variance, variance, self.caution.rise)
+        per_step = (gain * self.variance).median(dim=1, keepdim=True).values
+        tau = torch.as_tensor(temperature, dtype=torch.float64, device=theta.device)
+        allowed = self.caution.noise_ratio * 2.0 * tau / per_step.clamp_min(1e-300)
+        self.quiet = torch.where(tau > 0, allowed, math.inf)  # where no noise is injected there is no ratio
 
     def _look(self, theta: Theta, potential: Potential, noise: Noise) -> None:
         """Update the estimate of the largest absolute eigenvalue of the Hessian, and the direction that belongs to it.

@@ -106,7 +106,8 @@ def test_a_wide_network_is_kept_stable():
 
 def test_easy_classification_keeps_the_samplers_default():
     X, y = stiff_data()
-    assert BayesianMLPClassifier((4,), max_iter=200, random_state=0).fit(X, y > 0).learning_rate_ == 0.03
+    model = BayesianMLPClassifier((4,), sampler="sghmc", learning_rate=None, max_iter=200, random_state=0).fit(X, y > 0)
+    assert model.learning_rate_ == 0.03
 
 
 def test_msgld_without_bias_is_sgld_bit_for_bit_at_the_defaults():

@@ -6,7 +6,7 @@ import numbers
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Self, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse
@@ -32,7 +32,7 @@ from sklearn_sgmcmc.estimators._review import (
     surviving_chains,
 )
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows
-from sklearn_sgmcmc.estimators._settings import Settings, resolve
+from sklearn_sgmcmc.estimators._settings import Automatic, Settings, resolve
 from sklearn_sgmcmc.estimators._stages import lay_out
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP
@@ -84,17 +84,18 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     hidden_layer_sizes: int | Sequence[int] = (50,)
     _: KW_ONLY
     activation: str = "relu"
-    sampler: str | Sampler = "sghmc"
+    sampler: str | Sampler = "auto"
     bias_factor: float | None = None
     temperature: float | None = None
-    learning_rate: float | None = None
+    learning_rate: float | str | None = "auto"
     schedule: str | Schedule = "constant"
+    warm_up: int | str = "auto"
     max_iter: int | None = None
     burn_in: float = 0.5
     n_draws: int = 50
     n_chains: int = 4
     batch_size: int | str = "auto"
-    prior: str | Prior = "normal"
+    prior: str | Prior = "fan_in_normal"
     prior_scale: float | None = None
     standardize: bool = True
     n_jobs: int | None = None
@@ -150,6 +151,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         )
         target = self._encode(y)
         rows = training_rows(X, target, self._weights(X, y, sample_weight), settings.batch_size, self._full_batch_rows)
+        settings = settings.at(full_batch=rows.batch_size == len(rows.weight))
         _check_needs(settings, rows)
         self._x_scaling = column_scaling(rows.x, rows.weight, enabled=self.standardize)
         scaled_target, self._likelihood = self._observe(rows)
@@ -169,6 +171,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
+    _automatic: ClassVar[Automatic]
     _y_numeric = False
     _full_batch_rows = 1000
 
@@ -233,9 +236,8 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
                 f"n_draws={settings.n_draws} draws per chain were asked for, and {int(timeline.collect.sum())} kept: only so many "
                 f"of the {n_steps} steps come after burn-in. Increase max_iter or lower n_draws."
             )
-        stages = lay_out(
-            settings, timeline, posterior, settings.learning_rate / settings.unit(rows.n_data), full_batch=n_rows == rows.batch_size
-        )
+        step_size = settings.learning_rate / settings.unit(rows.n_data)
+        stages = lay_out(settings, timeline, posterior, step_size, n_rows=n_rows, full_batch=n_rows == rows.batch_size)
         random = check_random_state(self.random_state)
         return ChainJob(
             stages=stages,
@@ -266,9 +268,9 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             self._messages.append(f"learning_rate={self.learning_rate_} {seen}. {advice}.")
         self._threshold, self._prune = spike_threshold(cast(Posterior, job.stages[-1].posterior))
         self.effective_temperature_ = effective_temperature(settings, job.stages[-1].timeline)
-        self.n_steps_ = result.n_steps
-        self._sampler_name, self._sampler_law = type(settings.sampler).__name__, settings.sampler.law
-        self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, result.n_steps)
+        self.n_steps_ = result.n_steps - settings.warm_up_steps(len(rows.weight))
+        self.sampler_ = settings.sampler
+        self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, self.n_steps_)
 
     @property
     def keep_mask_(self) -> NDArray[np.bool_]:
@@ -354,7 +356,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         rates = np.atleast_1d(self.learning_rate_)
         temperature = self.effective_temperature_
         head = [
-            ("sampler", f"{self._sampler_name}, law: {self._sampler_law}"),
+            ("sampler", f"{type(self.sampler_).__name__}, law: {self.sampler_.law}"),
             ("effective temperature", "no single number" if temperature is None else f"{temperature:.3g}"),
             ("learning rate", per_chain(rates)),
             ("run", f"{self.n_steps_} steps, {self.n_iter_} epochs"),

@@ -17,8 +17,11 @@ from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows
+from sklearn_sgmcmc.estimators._settings import Automatic
 from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
 from sklearn_sgmcmc.predictive import over_rows
+from sklearn_sgmcmc.priors import Prior
+from sklearn_sgmcmc.samplers.drift import MSGLD
 from sklearn_sgmcmc.threads import one_thread
 
 
@@ -53,7 +56,10 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
     ((2, 3), (2, 3))
     """
 
+    prior: str | Prior = "normal"
     class_weight: dict[Any, float] | str | None = None
+
+    _automatic = Automatic(MSGLD(), MSGLD(), temperature=0.3)
 
     def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return one-hot rows."""

@@ -11,26 +11,39 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         Widths of the hidden layers; () is a Bayesian linear model.
     activation : str, default "relu"
         "relu", "tanh", "logistic", "identity", "silu" or "gelu".
-    sampler : str or Sampler, default "sghmc"
-        "sgld", "mala", "psgld", "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "nr_sgld",
-        or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The fields of a Sampler object
-        can be searched as ``sampler__friction``.
+    sampler : str or Sampler, default "auto"
+        "auto" is, for regression, ``MCLMC(energy_error=0.3, memory=200)`` at full batch, unless a given learning rate or bias
+        factor, temperature 0, a prior that is not normal or a schedule other than "constant" stands against it, and "sghmc"
+        otherwise; for classification it is "msgld". ``sampler_`` tells which. By name: "sgld", "mala", "psgld", "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld",
+        "adamax_sgld", "adadelta_sgld", "nr_sgld", "mclmc" (of shorter steps, nearer to the posterior), or the optimisers "sgd" and
+        "adam" (a deep ensemble: the last state of each chain is kept). The fields of a Sampler object can be searched as
+        ``sampler__friction``.
     bias_factor : float >= 0 or None, default None
         Weight a of the adaptive drift, dimensionless; for "asgld" and its kin in units of N. 0 is plain SGLD bit for bit, and is
         accepted by every sampler. None is the sampler's own (1 for "msgld", 0.01 for "asgld").
     temperature : float >= 0 or None, default None
-        The target is the posterior to the power 1 / temperature; None is 1. For a biased sampler (printed MSGLD) it sets the
-        injected noise; ``effective_temperature_`` tells what is sampled. Predictions use the untempered likelihood.
-    learning_rate : float > 0 or None, default None
-        Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. None is the sampler's
-        default (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut during burn-in where the
-        curvature of the posterior demands it (see ``learning_rate_``). A number is never altered.
+        The target is the posterior to the power 1 / temperature. None is 1, but 0.3 for a classifier with sampler="auto". For a
+        biased sampler (printed MSGLD) it sets the injected noise; ``effective_temperature_`` tells what is sampled. Predictions use
+        the untempered likelihood.
+    learning_rate : float > 0, "auto" or None, default "auto"
+        Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. "auto" finds the longest
+        safe one of each chain during burn-in and freezes it before the first kept draw: "mclmc" the one with its energy error;
+        samplers with a stability limit an eighth of it over the largest curvature along the path (0.8 of it for minibatches of a
+        classifier), as long as the noise of the minibatches stays below 0.4 times the injected noise, in the median parameter.
+        Kinetic samplers take their default at most with minibatches, and samplers without such a limit take it always. None is the
+        sampler's default (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut where the curvature
+        demands it. A number is never altered. See ``learning_rate_``.
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.
+    warm_up : int >= 0 or "auto", default "auto"
+        Epochs in which each chain is first taken to a mode of its own, by Adam on minibatches of 64 rows with a learning rate that
+        falls from 0.003 to 0 as half a cosine. "auto" is 50 epochs or 1,000 steps, whichever is more, but no more than ``max_iter``
+        epochs, and none for an optimiser.
     max_iter : int >= 1 or None, default None
-        Epochs; at full batch an epoch is one step. None is as many as give 1,500 steps at full batch and 20,000 otherwise.
+        Epochs after the warm-up; at full batch an epoch is one step. None is 8 steps per row, at least 1,000 and at most 8,000, at
+        full batch, and as many epochs as give 12,000 steps otherwise.
     burn_in : float in [0, 1), default 0.5
-        Share of the steps before the first kept draw.
+        Share of the steps after the warm-up before the first kept draw.
     n_draws : int >= 1, default 50
         Draws kept per chain, evenly spaced.
     n_chains : int >= 1, default 4
@@ -38,10 +51,11 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     batch_size : int >= 1 or "auto", default "auto"
         Rows per step. "auto" takes all rows if at most 1,000 of at most 20,000 are distinct (2,500 of 50,000 for regression), and
         64 otherwise.
-    prior : str or Prior, default "normal"
-        Prior of weights and biases: "normal", "laplace", "student_t", "spike_slab" (most weights near 0; those in the spike are
-        pruned from predictions) or "prior_switch" (normal, then spike and slab). An object may have scales per layer or by fan-in,
-        and its fields can be searched as ``prior__scale``.
+    prior : str or Prior, default "fan_in_normal" (regression) or "normal" (classification)
+        Prior of weights and biases: "fan_in_normal" (standard deviation 1 / sqrt(inputs of the layer), 1 for biases), "normal",
+        "laplace", "student_t", "spike_slab" (most weights near 0; those in the spike are pruned from predictions) or "prior_switch"
+        (normal, then spike and slab). An object may have scales per layer or by fan-in, and its fields can be searched as
+        ``prior__scale``.
     prior_scale : float > 0 or None, default None
         Scale of a prior given by name (the standard deviation of a normal one or of a slab); None is its own (1).
     standardize : bool, default True
@@ -67,7 +81,9 @@ draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
         U = -log posterior in nats over all training rows, at the kept draws or, where that would be a tenth of the work, at evenly
         thinned ones. See ``diagnostics`` and ``summary``.
     learning_rate_ : float, or ndarray of shape (n_chains,)
-        Learning rate of the kept draws before the schedule's multiplier; one per chain where chains had to cut their steps.
+        Learning rate of the kept draws before the schedule's multiplier; one per chain where chains found their own.
+    sampler_ : Sampler
+        What drew the draws.
     keep_mask_ : ndarray of bool, shaped like ``draws_``
         Which parameters of each draw the prior's spike does not claim; only after a fit with a prior that has a spike.
     sparsity_ : float in [0, 1]
@@ -75,9 +91,9 @@ draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
     effective_temperature_ : float or None
         Temperature that the sampler targets as the step size goes to zero; None where there is no such number.
     n_iter_ : int
-        Epochs run.
+        Epochs run after the warm-up.
     n_steps_ : int
-        Gradient steps run.
+        Gradient steps run after the warm-up.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -16,8 +16,11 @@ from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
+from sklearn_sgmcmc.estimators._settings import Automatic
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.predictive import Ensemble, mixture_quantile, over_rows
+from sklearn_sgmcmc.samplers.kinetic import SGHMC
+from sklearn_sgmcmc.samplers.microcanonical import MCLMC
 from sklearn_sgmcmc.threads import one_thread
 
 LEAST_NOISE = 1e-6
@@ -40,8 +43,8 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
     Parameters
     ----------
     <shared parameters>
-    noise : "homoscedastic", "heteroscedastic" or float > 0, default "homoscedastic"
-        One learned noise level per output; one that depends on x (after a homoscedastic warm-up for half of the burn-in); or a
+    noise : "heteroscedastic", "homoscedastic" or float > 0, default "heteroscedastic"
+        A noise level that depends on x (one learned level in the warm-up and the first half of the burn-in); one per output; or a
         known standard deviation in the units of y.
     normalize_y : bool, default True
         Whether targets are centred and divided by their training standard deviation; predictions come back in y's units.
@@ -64,9 +67,10 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
     True
     """
 
-    noise: float | str = "homoscedastic"
+    noise: float | str = "heteroscedastic"
     normalize_y: bool = True
 
+    _automatic = Automatic(MCLMC(energy_error=0.3, memory=200.0), SGHMC(), temperature=1.0)
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
 

@@ -98,9 +98,11 @@ def surviving_chains(
     when = f" by step {int(steps.min())}" if len(steps) else ""
     least = float(result.step_size[dead].min()) * settings.unit(n_data)
     used = f"learning_rate={settings.learning_rate}"
-    if not settings.learning_rate_given:
+    if settings.rate != "given":
         cut = f", cut to {least:.2g} by curvature" if least < settings.learning_rate * (1 - 1e-9) else ""
         used = f"learning_rate=None ({settings.learning_rate:g}, the default of {type(settings.sampler).__name__}{cut})"
+    if settings.rate == "auto":
+        used = f"learning_rate='auto' (found: {least:.2g})"
     advice = min(least / 10, settings.sampler.default_learning_rate)
     message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains); try learning_rate<={advice:.2g}."
     if bool(result.ran_away[dead].all()):

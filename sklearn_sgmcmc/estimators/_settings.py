@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import numbers
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -14,22 +15,39 @@ import torch
 from sklearn_sgmcmc._checks import check_choice, check_flag, check_integer, check_real
 from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc.network import ACTIVATIONS
-from sklearn_sgmcmc.priors import PRIORS, Prior
+from sklearn_sgmcmc.priors import PRIORS, Normal, Prior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
-from sklearn_sgmcmc.schedules import SCHEDULES, Schedule
+from sklearn_sgmcmc.schedules import SCHEDULES, Constant, Schedule
 
 MINIBATCH_ROWS = 64
 """Rows per step that ``batch_size="auto"`` takes of data too large for all of them."""
-FULL_BATCH_STEPS = 1500
-"""``max_iter=None`` runs at least this many steps at full batch ..."""
-MINIBATCH_STEPS = 20_000
-"""... and this many with minibatches."""
+STEPS_PER_ROW, FEWEST_STEPS, MOST_STEPS = 8, 1000, 8000
+"""``max_iter=None`` runs so many steps per row at full batch, within these bounds: the posterior of more rows is stiffer ..."""
+MINIBATCH_STEPS = 12_000
+"""... and at least this many steps with minibatches."""
+
+WARM_UP_ROWS = 64
+"""Rows per step of the warm-up."""
+WARM_UP_STEPS, WARM_UP_EPOCHS = 1000, 50
+"""``warm_up="auto"`` takes the larger number of steps of these two, but no more epochs than ``max_iter``."""
 
 LONGEST_RUN = 10**8
 """Most gradient steps of a run: weeks."""
 
 P = TypeVar("P", bound=Parameters)
+
+
+Rate = Literal["given", "default", "auto"]
+"""Whose the learning rate is: the user's, the sampler's capped by curvature, or that which the run finds."""
+
+
+class Automatic(NamedTuple):
+    """What sampler="auto" stands for, and the temperature that it takes if none is given."""
+
+    full_batch: Sampler
+    minibatch: Sampler
+    temperature: float
 
 
 class Settings(NamedTuple):
@@ -38,11 +56,13 @@ class Settings(NamedTuple):
     hidden: tuple[int, ...]
     activation: str
     sampler: Sampler
+    automatic: Automatic | None
     temperature: float
     learning_rate: float
-    learning_rate_given: bool
+    rate: Rate
     schedule: Schedule
     prior: Prior
+    warm_up: int | None
     max_iter: int | None
     burn_in: float
     n_draws: int
@@ -53,15 +73,38 @@ class Settings(NamedTuple):
     n_jobs: int | None
     verbose: int
 
+    def at(self, *, full_batch: bool) -> Settings:
+        """Return the settings with what sampler="auto" stands for.
+
+        The sampler for full batches where nothing stands against it: it needs all rows at every step, a positive temperature
+        throughout, a smooth prior, no bias factor, and to choose its step.
+        """
+        steady = isinstance(self.schedule, Constant) and self.temperature > 0 and self.rate == "auto"
+        smooth = all(isinstance(prior, Normal) for _, prior in self.prior.phases)
+        if self.automatic is None or not (full_batch and steady and smooth):
+            return self
+        sampler = dataclasses.replace(self.automatic.full_batch)  # type: ignore[type-var]
+        return self._replace(sampler=sampler, learning_rate=sampler.default_learning_rate)
+
     def n_steps(self, n_rows: int, batch_size: int) -> int:
         """Return the number of gradient steps of a run over ``n_rows`` rows in batches."""
         full = batch_size >= n_rows
         if self.max_iter is not None and self.max_iter * max(1, n_rows // batch_size) > LONGEST_RUN:
             raise ValueError(f"max_iter={self.max_iter} makes more than {LONGEST_RUN:g} gradient steps; use fewer epochs.")
         if self.max_iter is None:
-            least = FULL_BATCH_STEPS if full else MINIBATCH_STEPS
+            least = min(max(STEPS_PER_ROW * n_rows, FEWEST_STEPS), MOST_STEPS) if full else MINIBATCH_STEPS
             return max(1, -(-self.epochs(n_rows, batch_size, least) * n_rows // batch_size))
         return self.max_iter if full else max(1, -(-self.max_iter * n_rows // batch_size))
+
+    def warm_up_steps(self, n_rows: int) -> int:
+        """Return the number of steps of the warm-up over ``n_rows`` rows."""
+        if self.warm_up is not None:
+            return -(-self.warm_up * n_rows // min(n_rows, WARM_UP_ROWS))
+        if self.sampler.law == "optimiser":
+            return 0
+        steps_per_epoch = n_rows / min(n_rows, WARM_UP_ROWS)
+        n_steps = max(WARM_UP_STEPS, math.ceil(WARM_UP_EPOCHS * steps_per_epoch))
+        return n_steps if self.max_iter is None else min(n_steps, math.ceil(self.max_iter * steps_per_epoch))
 
     def unit(self, n_data: float) -> float:
         """Return learning_rate / step_size: N, the total weight, or 1 for a sampler that steps by the learning rate itself."""
@@ -76,23 +119,28 @@ class Settings(NamedTuple):
 def resolve(estimator: Any) -> Settings:
     """Check the shared parameters of an estimator and return what they stand for."""
     check_flag("standardize", estimator.standardize)
-    sampler = _sampler(estimator.sampler, estimator.bias_factor)
-    temperature = _temperature(estimator.temperature, sampler)
-    given = estimator.learning_rate is not None
-    if given:
+    automatic = estimator._automatic if isinstance(estimator.sampler, str) and estimator.sampler == "auto" else None
+    sampler = _sampler(estimator.sampler, automatic.minibatch if automatic else None, estimator.bias_factor)
+    temperature = _temperature(estimator.temperature, sampler, automatic.temperature if automatic else 1.0)
+    rate = _rate(estimator.learning_rate)
+    if rate == "given":
         sampler = _at_fixed_step(estimator.sampler, sampler, estimator.learning_rate)
-    fix = f"None uses the sampler's default, {sampler.default_learning_rate}"
+    fix = f"'auto' finds one, None uses the sampler's default, {sampler.default_learning_rate}"
     return Settings(
         hidden=_hidden(estimator.hidden_layer_sizes),
         activation=check_choice("activation", estimator.activation, ACTIVATIONS),
         sampler=sampler,
+        automatic=automatic if estimator.bias_factor is None else None,
         temperature=temperature,
-        learning_rate=check_real("learning_rate", estimator.learning_rate, rule="a number > 0 or None", fix=fix, open_low=True)
-        if given
+        learning_rate=check_real(
+            "learning_rate", estimator.learning_rate, rule="a number > 0, 'auto' or None", fix=fix, open_low=True
+        )
+        if rate == "given"
         else sampler.default_learning_rate,
-        learning_rate_given=given,
+        rate=rate,
         schedule=_object("schedule", estimator.schedule, Schedule, SCHEDULES),
         prior=_prior(estimator.prior, estimator.prior_scale),
+        warm_up=_warm_up(estimator.warm_up),
         max_iter=None
         if estimator.max_iter is None
         else check_integer("max_iter", estimator.max_iter, low=1, fix="None chooses the number of epochs from the data"),
@@ -125,8 +173,8 @@ def _object(name: str, value: Any, base: type[P], registry: Mapping[str, type[P]
     return registry[value]()
 
 
-def _sampler(value: Any, bias_factor: Any) -> Sampler:
-    sampler = _object("sampler", value, Sampler, SAMPLERS)
+def _sampler(value: Any, automatic: Sampler | None, bias_factor: Any) -> Sampler:
+    sampler = _object("sampler", automatic or value, Sampler, SAMPLERS)
     sampler.check()
     if bias_factor is not None:
         bias_factor = check_real("bias_factor", bias_factor, rule="a number >= 0 or None", fix="0 is plain SGLD")
@@ -142,9 +190,15 @@ def _at_fixed_step(value: Any, sampler: Sampler, learning_rate: Any) -> Sampler:
     if changed and not isinstance(value, str):
         raise ValueError(
             f"learning_rate={learning_rate!r} is given, and sampler.{changed[0]}={getattr(sampler, changed[0])!r} adapts it: one "
-            f"quantity has one owner. Leave learning_rate=None, or set sampler__{changed[0]}=None."
+            f"quantity has one owner. Leave learning_rate='auto', or set sampler__{changed[0]}=None."
         )
     return fixed
+
+
+def _rate(value: Any) -> Rate:
+    if isinstance(value, str) and value == "auto":
+        return "auto"
+    return "default" if value is None else "given"
 
 
 def _with_bias(value: Any, sampler: Sampler, bias_factor: float) -> Sampler:
@@ -167,7 +221,7 @@ def _with_bias(value: Any, sampler: Sampler, bias_factor: float) -> Sampler:
     return sampler
 
 
-def _temperature(value: Any, sampler: Sampler) -> float:
+def _temperature(value: Any, sampler: Sampler, own: float) -> float:
     if sampler.law == "optimiser":
         if value is not None and not (np.ndim(value) == 0 and value == 0):
             raise ValueError(
@@ -176,7 +230,7 @@ def _temperature(value: Any, sampler: Sampler) -> float:
             )
         return 0.0
     if value is None:
-        return 1.0
+        return own
     return check_real("temperature", value, rule="a number >= 0 or None", fix="1 is the Bayesian posterior")
 
 
@@ -215,6 +269,12 @@ def _hidden(value: Any) -> tuple[int, ...]:
         raise ValueError(
             f"hidden_layer_sizes={value!r} must be an integer or a sequence of integers >= 1; () is a linear model."
         ) from None
+
+
+def _warm_up(value: Any) -> int | None:
+    if isinstance(value, str) and value == "auto":
+        return None
+    return check_integer("warm_up", value, low=0, fix="'auto' chooses the number of epochs, 0 is none")
 
 
 def _burn_in(value: Any) -> float:

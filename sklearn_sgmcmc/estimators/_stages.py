@@ -12,38 +12,71 @@ import numpy as np
 import torch
 
 from sklearn_sgmcmc.engine import Stage
-from sklearn_sgmcmc.estimators._settings import Settings
+from sklearn_sgmcmc.estimators._settings import WARM_UP_ROWS, Settings
 from sklearn_sgmcmc.likelihoods import Gaussian, HeteroscedasticNoise, HomoscedasticNoise
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.priors import Prior
+from sklearn_sgmcmc.samplers.optimizers import Adam
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import CLOSE, NOISY
 
+LARGEST_FACTOR = 100.0
+"""Largest multiple of the sampler's default learning rate that learning_rate="auto" takes."""
+LONG_SHARE = 0.8
+"""Share of the stability limit that it takes for minibatches of a likelihood whose curvature the data bound."""
+NOISE_RATIO = 0.4
+"""Gradient-noise ratio that learning_rate="auto" accepts: see ``_review.NOISY_RESHUFFLED``."""
+WARM_UP_RATE = 0.003
+"""Adam's first learning rate; it falls to 0 by half a cosine."""
+
 
 def lay_out(
-    settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float, *, full_batch: bool
+    settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float, *, n_rows: int, full_batch: bool
 ) -> tuple[Stage, ...]:
-    """Return the stages of a run: a new one begins where the prior changes and, after half of the burn-in, with a noise head."""
-    warm_up = int(np.argmax(timeline.collect)) // 2 if isinstance(posterior.likelihood, HeteroscedasticNoise) else 0
+    """Return the stages of a run after those of its warm-up, if any.
+
+    A new stage begins where the prior changes. A noise head is added after half of the burn-in: before it, and in the warm-up,
+    there is one noise level per target.
+    """
+    simple = int(np.argmax(timeline.collect)) // 2 if isinstance(posterior.likelihood, HeteroscedasticNoise) else 0
     priors = _prior_steps(settings, timeline)
-    owned = settings.learning_rate_given or settings.sampler.stability_limit is None
-    stages: list[Stage] = []
-    for start, stop in pairwise([*sorted({0, warm_up, *priors}), len(timeline)]):
+    stages = _warm_up(settings, replace(posterior, prior=priors[0]), n_rows)
+    for start, stop in pairwise([*sorted({0, simple, *priors}), len(timeline)]):
         target = replace(posterior, prior=priors[max(step for step in priors if step <= start)])
-        target = _homoscedastic(target) if start < warm_up else target
-        part = timeline[start:stop]
-        stage = Stage(
-            sampler=settings.sampler,
-            timeline=part,
-            posterior=target,
-            step_size=step_size if owned else min(step_size, core_limit(target, part, settings.temperature)),
-            temperature=settings.temperature,
-            caution=None if owned else CLOSE if target.likelihood.stiff or full_batch else NOISY,
-        )
-        if start == warm_up > 0:
-            stage = replace(stage, carry=partial(_to_heteroscedastic, cast(Posterior, stages[-1].posterior)))
+        target = _homoscedastic(target) if start < simple else target
+        stage = _sampling(settings, timeline[start:stop], target, step_size, full_batch=full_batch)
+        before = cast(Posterior, stages[-1].posterior) if stages else target
+        if before.likelihood != target.likelihood:
+            stage = replace(stage, carry=partial(_to_heteroscedastic, before))
         stages.append(stage)
     return tuple(stages)
+
+
+def _warm_up(settings: Settings, posterior: Posterior, n_rows: int) -> list[Stage]:
+    """Return the stage that takes each chain to a mode of its own: Adam on minibatches, with a rate that falls to 0."""
+    n_steps = settings.warm_up_steps(n_rows)
+    if n_steps == 0:
+        return []
+    falling = 0.5 * (1.0 + np.cos(np.pi * np.arange(n_steps) / n_steps))
+    never = np.zeros(n_steps, dtype=np.bool_)
+    timeline = Timeline(falling, np.zeros(n_steps), ~never, never)
+    target = _homoscedastic(posterior) if isinstance(posterior.likelihood, HeteroscedasticNoise) else posterior
+    return [Stage(Adam(), timeline, target, WARM_UP_RATE, 0.0, batch_size=min(n_rows, WARM_UP_ROWS))]
+
+
+def _sampling(settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float, *, full_batch: bool) -> Stage:
+    """Return a stage of the sampler: the user's learning rate is taken as it stands, one to be found may exceed the default."""
+    stage = Stage(settings.sampler, timeline, posterior, step_size, settings.temperature)
+    if settings.rate == "given" or settings.sampler.stability_limit is None:
+        return stage
+    most = core_limit(posterior, timeline, settings.temperature)
+    caution = CLOSE if posterior.likelihood.stiff or full_batch else NOISY
+    kinetic = settings.sampler.momentum_variance(1.0) is not None
+    if settings.rate == "auto" and (full_batch or not kinetic):  # longer steps let the noise of minibatches heat a momentum
+        share = LONG_SHARE if caution is NOISY else caution.share
+        ratio = math.inf if full_batch else NOISE_RATIO
+        caution = replace(caution, share=share, largest=max(1.0, min(LARGEST_FACTOR, most / step_size)), noise_ratio=ratio)
+    return replace(stage, step_size=min(step_size, most), caution=caution)
 
 
 def _prior_steps(settings: Settings, timeline: Timeline) -> dict[int, Prior]:

@@ -56,7 +56,7 @@ class SGHMC(Sampler):
     law: ClassVar[Law] = "small step"
     default_learning_rate: ClassVar[float] = 0.03
     source: ClassVar[str] = "Chen, Fox & Guestrin 2014, eq. 15"
-    use: ClassVar[str] = "The default: for most networks it goes furthest per gradient."
+    use: ClassVar[str] = "Most networks: it goes furthest per gradient of those that take minibatches."
 
     @property
     def stability_limit(self) -> Coefficient:

@@ -13,6 +13,8 @@ from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, exp, scale, 
 
 FASTEST_GROWTH, FASTEST_CUT = 1.1, 0.5
 """Bounds of the factor by which a step size changes from one step to the next."""
+HUGE, HUGE_SHARE = 50.0, 0.2
+"""A move whose energy changes by more nats than these, the second per parameter, is taken back while the step adapts."""
 FORGET = 0.99
 """Memory of the mean squared energy error while the step adapts: a hundred steps."""
 
@@ -101,10 +103,13 @@ class MCLMC(Sampler):
         return self._adapt(state, after, (after.value - state.value) / tau + first + second)
 
     def _adapt(self, before: MicrocanonicalState, after: MicrocanonicalState, change: torch.Tensor) -> MicrocanonicalState:
-        """Return the state with a step for the next move; a move that is not finite is taken back, and the step cut."""
+        """Return the state with a step for the next move.
+
+        A move that is not finite, or that a stiff direction has thrown far off, is taken back and the step cut.
+        """
         P = before.theta.shape[1]
         assert self.energy_error is not None
-        ok = torch.isfinite(change) & torch.isfinite(after.gradient + after.velocity).all(dim=1, keepdim=True)
+        ok = change.abs() <= max(HUGE, HUGE_SHARE * P)  # False where it is not finite
         kept = MicrocanonicalState(*(torch.where(ok, new, old) for new, old in zip(after, before, strict=True)))
         factor = before.step_factor
         error = FORGET * before.error + torch.where(ok, change.square() / (P * factor**3), 0.0)
@@ -117,18 +122,20 @@ class MCLMC(Sampler):
 def kick(u: Theta, gradient: Theta, time: Coefficient, temperature: Coefficient) -> tuple[Theta, torch.Tensor]:
     """Return the velocity after a kick over ``time`` and the change of kinetic energy, (C, 1) float64, free of overflow."""
     P = u.shape[1]
-    length = _norm(gradient)
-    e = -gradient / length.to(u.dtype).clamp_min(torch.finfo(u.dtype).tiny)  # 0 where there is no force
+    length = _norm(gradient).clamp_min(1e-300)  # without force c = 0 and q = 1
     d = time * length / (temperature * (P - 1))
-    c = (e.double() * u).sum(dim=1, keepdim=True)
+    c = (gradient * u).sum(dim=1, keepdim=True, dtype=torch.float64) / -length
     q = torch.exp(-d)
-    turned = _unit(scale((1.0 - q) * (1.0 + q + c * (1.0 - q)), e) + scale(2.0 * q, u))
-    return turned, (P - 1) * (d - math.log(2.0) + torch.log(1.0 + c + (1.0 - c) * q * q))
+    norm = 1.0 + c + (1.0 - c) * q * q
+    along = (1.0 - q) * (1.0 + q + c * (1.0 - q)) / -length
+    turned = add_scaled(scale(2.0 * q, u), along, gradient)
+    return _unit(turned), (P - 1) * (d - math.log(2.0) + torch.log(norm))
 
 
 def _norm(vector: Theta) -> torch.Tensor:
-    """Return each chain's norm, (C, 1) float64."""
-    return vector.double().square().sum(dim=1, keepdim=True).sqrt()
+    """Return each chain's norm, (C, 1) float64: float32 would overflow at 1e19."""
+    length: torch.Tensor = torch.linalg.vector_norm(vector, dim=1, keepdim=True, dtype=torch.float64)
+    return length
 
 
 def _unit(vector: Theta) -> Theta:
