@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 
@@ -30,7 +31,7 @@ class Posterior:
     prior: Prior
     n_rows: Coefficient
     n_data: Coefficient
-    _last_weight: tuple[torch.Tensor, torch.Tensor] | None = field(default=None, init=False, repr=False, compare=False)
+    _last_weight: ClassVar[tuple[torch.Tensor, torch.Tensor] | None] = None  # of an instance, once it has bound a batch
 
     @property
     def n_params(self) -> int:
