@@ -118,7 +118,7 @@ REGRESSORS: dict[str, Any] = {
     "tanh": BayesianMLPRegressor(activation="tanh"),
     "ridge": make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))),
     "random forest": RandomForestRegressor(200, min_samples_leaf=2),
-    "sklearn MLP": make_pipeline(StandardScaler(), MLPRegressor((50,), early_stopping=True, max_iter=1000)),
+    "sklearn MLP": make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(50,), early_stopping=True, max_iter=1000)),
 }
 CLASSIFIERS: dict[str, Any] = {
     "default": BayesianMLPClassifier(),
@@ -128,7 +128,7 @@ CLASSIFIERS: dict[str, Any] = {
     "tanh": BayesianMLPClassifier(activation="tanh"),
     "logistic regression": make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=np.logspace(-3, 3, 7), max_iter=2000)),
     "random forest": RandomForestClassifier(200),
-    "sklearn MLP": make_pipeline(StandardScaler(), MLPClassifier((50,), max_iter=500)),
+    "sklearn MLP": make_pipeline(StandardScaler(), MLPClassifier(hidden_layer_sizes=(50,), max_iter=500)),
 }
 LEAST_PROBABILITY = 1e-6
 """Class probabilities of rivals are kept from 0 by as much before the logarithm."""

@@ -95,7 +95,7 @@ def test_r_hat_and_ess_are_those_of_arviz_stats(estimator, y):
 
 
 def test_the_learned_noise_is_compared():
-    model = BayesianMLPRegressor(**FAST).fit(X, Y)
+    model = BayesianMLPRegressor(noise="homoscedastic", **FAST).fit(X, Y)
     s = model.draws_[..., -1]
     found = model.diagnostics()
     np.testing.assert_allclose(found.r_hat[found.names.index("log_noise_sd")], array_stats.rhat(s.T), rtol=1e-6)
@@ -273,7 +273,8 @@ def mixing_warnings(model, X, y):
 
 
 def test_a_short_run_of_a_network_warns_and_says_what_to_do():
-    (text,) = mixing_warnings(BayesianMLPRegressor(max_iter=100, random_state=0), X, Y)
+    model = BayesianMLPRegressor(noise="homoscedastic", max_iter=100, random_state=0)
+    (text,) = mixing_warnings(model, X, Y)
     assert "noise level" in text
     assert "Increase max_iter, from 100 to" in text
 
@@ -307,7 +308,7 @@ def test_large_steps_in_minibatches_warn_of_their_noise():
 
 
 def test_a_linear_regression_does_not_warn():
-    assert not mixing_warnings(BayesianMLPRegressor((), random_state=0), X, Y)
+    assert not mixing_warnings(BayesianMLPRegressor((), noise="homoscedastic", random_state=0), X, Y)
 
 
 def test_a_warning_turned_error_leaves_the_old_model_whole():

@@ -29,6 +29,7 @@ CHANGES = {
     "temperature": 0.5,
     "learning_rate": 0.01,
     "schedule": Cyclical(n_cycles=2),
+    "warm_up": 3,
     "max_iter": 21,
     "burn_in": 0.2,
     "n_draws": 5,
@@ -41,7 +42,7 @@ CHANGES = {
     "random_state": 1,
     "bias_factor": 3.0,
     "class_weight": {0: 1.0, 1: 2.0},
-    "noise": "heteroscedastic",
+    "noise": "homoscedastic",
     "normalize_y": False,
 }
 SAME = {"n_jobs": 2, "verbose": 1, "device": "cpu"}
