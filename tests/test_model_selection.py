@@ -139,7 +139,8 @@ def test_regressors_equal_the_plain_search(noise, batches):
 
 
 def test_folds_of_unequal_size_are_one_batch(batches):
-    both(classifier(batch_size=20), {"temperature": [0.5, 1.0]}, X[:74], y[:74], cv=KFold(3, shuffle=True, random_state=0))
+    folds = KFold(3, shuffle=True, random_state=0)
+    both(classifier(batch_size=20, warm_up=0), {"temperature": [0.5, 1.0]}, X[:74], y[:74], cv=folds)
     assert batches == [6]
 
 
@@ -400,7 +401,7 @@ def job_of(model, X=X, y=y):
 
 def test_numbers_that_differ_become_one_value_per_chain():
     jobs = [job_of(classifier(bias_factor=a, temperature=0.5, n_chains=n)) for a, n in ((1, 2), (2.5, 3))]
-    (stage,) = pooled_stages(jobs)
+    *_, stage = pooled_stages(jobs)
     torch.testing.assert_close(stage.sampler.bias_factor, torch.tensor([1, 1, 2.5, 2.5, 2.5], dtype=torch.float64)[:, None])
     assert stage.temperature == 0.5
     assert list(groups(jobs)) == [[0, 1]]
