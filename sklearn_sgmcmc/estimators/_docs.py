@@ -13,9 +13,9 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         "relu", "tanh", "logistic", "identity", "silu" or "gelu".
     sampler : str or Sampler, default "auto"
         "auto" is, for regression, ``MCLMC(energy_error=0.3, memory=200)`` at full batch, unless a given learning rate or bias
-        factor, temperature 0, a prior that is not normal or a schedule other than "constant" stands against it, and "sghmc"
-        otherwise; for classification it is "msgld". ``sampler_`` tells which. By name: "sgld", "mala", "psgld", "sghmc", "baoab",
-        "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "nr_sgld", "mclmc" (of shorter steps, nearer to the
+        factor, more columns than rows, temperature 0, a prior that is not normal or a schedule other than "constant" stands against
+        it, and "sghmc" otherwise; for classification it is "msgld". ``sampler_`` tells which. By name: "sgld", "mala", "psgld",
+        "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "nr_sgld", "mclmc" (of shorter steps, nearer to the
         posterior), or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The fields of a
         Sampler object can be searched as ``sampler__friction``.
     bias_factor : float >= 0 or None, default None
