@@ -13,11 +13,11 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         "relu", "tanh", "logistic", "identity", "silu" or "gelu".
     sampler : str or Sampler, default "auto"
         "auto" is, for regression, ``MCLMC(energy_error=0.3, memory=200)`` at full batch, unless a given learning rate or bias
-        factor, temperature 0, a prior that is not normal or a schedule other than "constant" stands against it, and "sghmc"
-        otherwise; for classification it is "msgld". ``sampler_`` tells which. By name: "sgld", "mala", "psgld", "sghmc", "baoab",
-        "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "nr_sgld", "mclmc" (of shorter steps, nearer to the
-        posterior), or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The fields of a
-        Sampler object can be searched as ``sampler__friction``.
+        factor, more columns than rows, temperature 0, a prior that is not normal or a schedule other than "constant" stands against
+        it, and "sghmc" otherwise; for classification it is "msgld". ``sampler_`` tells which. By name: "sgld", "mala", "psgld",
+        "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "nr_sgld", "mclmc" (of shorter steps,
+        nearer to the posterior), or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The
+        fields of a Sampler object can be searched as ``sampler__friction``.
     bias_factor : float >= 0 or None, default None
         Weight a of the adaptive drift, dimensionless; for "asgld" and its kin in units of N. 0 is plain SGLD bit for bit, and is
         accepted by every sampler. None is the sampler's own (1 for "msgld", 0.01 for "asgld").

@@ -73,15 +73,16 @@ class Settings(NamedTuple):
     n_jobs: int | None
     verbose: int
 
-    def at(self, *, full_batch: bool) -> Settings:
+    def at(self, *, full_batch: bool, tall: bool) -> Settings:
         """Return the settings with what sampler="auto" stands for.
 
         The sampler for full batches where nothing stands against it: it needs all rows at every step, a positive temperature
-        throughout, a smooth prior, no bias factor, and to choose its step.
+        throughout, a smooth prior, no bias factor, and to choose its step. Where the prior alone decides on most of the weights
+        (fewer rows than columns) it is slow to heat up from the mode, and noise levels grow instead.
         """
         steady = isinstance(self.schedule, Constant) and self.temperature > 0 and self.rate == "auto"
         smooth = all(isinstance(prior, Normal) for _, prior in self.prior.phases)
-        if self.automatic is None or not (full_batch and steady and smooth):
+        if self.automatic is None or not (full_batch and tall and steady and smooth):
             return self
         sampler = dataclasses.replace(self.automatic.full_batch)  # type: ignore[type-var]
         return self._replace(sampler=sampler, learning_rate=sampler.default_learning_rate)
