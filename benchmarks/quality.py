@@ -123,7 +123,6 @@ REGRESSORS: dict[str, Any] = {
 CLASSIFIERS: dict[str, Any] = {
     "default": BayesianMLPClassifier(),
     "temperature 1": BayesianMLPClassifier(temperature=1.0),
-    "fan-in prior": BayesianMLPClassifier(prior="fan_in_normal"),
     "sghmc": BayesianMLPClassifier(sampler="sghmc"),
     "tanh": BayesianMLPClassifier(activation="tanh"),
     "logistic regression": make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=np.logspace(-3, 3, 7), max_iter=2000)),

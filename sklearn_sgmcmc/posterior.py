@@ -164,10 +164,8 @@ class MinibatchPotential:
         directions = vectors.expand(C, repeats, P) if F == 1 else vectors
         product = _hessian_product(many.data_value, theta.repeat(repeats, 1), directions.transpose(0, 1).reshape(-1, P))
         of_data = product.view(repeats, C, P).transpose(0, 1)[:, :F]
-        diagonal = _hessian_product(
-            self.posterior.prior_value, theta, torch.ones_like(theta)
-        )  # a prior's parameters are independent
-        return of_data + diagonal[:, None] * vectors
+        of_prior = [_hessian_product(self.posterior.prior_value, theta, vector) for vector in vectors.unbind(1)]
+        return of_data + torch.stack(of_prior, dim=1)
 
 
 def _hessian_product(value: Callable[[Theta], PerChain], theta: Theta, vector: Theta) -> Theta:

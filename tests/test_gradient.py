@@ -8,12 +8,18 @@ from sklearn_sgmcmc.batches import Batch
 from sklearn_sgmcmc.likelihoods import Categorical, FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
 from sklearn_sgmcmc.network import ACTIVATIONS, MLP, with_constant
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.priors import Laplace, Normal, SpikeSlab, StudentT
+from sklearn_sgmcmc.priors import HierarchicalNormal, Laplace, Normal, SpikeSlab, StudentT
 
 LIKELIHOODS = [Categorical(3), Categorical(1), FixedNoise((0.5, 2.0)), HomoscedasticNoise(2), HeteroscedasticNoise(2)]
 
 
-PRIORS = [Normal((0.3, 2.0), fan_in=True), Laplace((0.3, 2.0)), StudentT(0.7, fan_in=True), SpikeSlab((1.0, 2.0), 0.3)]
+PRIORS = [
+    Normal((0.3, 2.0), fan_in=True),
+    HierarchicalNormal((0.3, 2.0), df=0.7),
+    Laplace((0.3, 2.0)),
+    StudentT(0.7, fan_in=True),
+    SpikeSlab((1.0, 2.0), 0.3),
+]
 
 
 def potential(activation, likelihood, hidden, n_chains=3, n_rows=7, dtype=torch.float64, prior=None):

@@ -11,7 +11,7 @@ import torch
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import softmax
-from scipy.stats import multivariate_normal, norm, t
+from scipy.stats import gamma, multivariate_normal, multivariate_t, norm, t
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -21,7 +21,7 @@ from sklearn_sgmcmc.estimators import _base
 from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise, HomoscedasticNoise
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.priors import PRIORS, Laplace, Normal, PriorSwitch, SpikeSlab, StudentT
+from sklearn_sgmcmc.priors import PRIORS, HierarchicalNormal, Laplace, Normal, PriorSwitch, SpikeSlab, StudentT
 from sklearn_sgmcmc.sampling import sample
 
 NETWORK = MLP((3, 4, 2), "tanh")
@@ -41,6 +41,7 @@ PLACED = [
         for kind in (Normal, Laplace, StudentT)
         for name, scale in SCALES.items()
     ),
+    *(pytest.param(HierarchicalNormal(**scale, df=0.7), id=f"HierarchicalNormal {name}") for name, scale in SCALES.items()),
     pytest.param(StudentT(0.5, 1.0), id="Cauchy"),
     pytest.param(SpikeSlab(), id="SpikeSlab"),
     pytest.param(SpikeSlab((2.0, 0.5), (0.5, 0.02), (0.1, 0.9)), id="SpikeSlab layers"),
@@ -369,7 +370,7 @@ def stages_of(monkeypatch, model):
 
 def test_the_prior_changes_after_its_share_of_the_steps(monkeypatch):
     prior = PriorSwitch(Normal(2.0), Laplace(), at=0.3)
-    stages = stages_of(monkeypatch, BayesianMLPClassifier(prior=prior, **FAST))
+    stages = stages_of(monkeypatch, BayesianMLPClassifier(prior=prior, warm_up=0, **FAST))
     assert [len(stage.timeline) for stage in stages] == [12, 28]
     assert [type(stage.posterior.prior) for stage in stages] == [Normal, Laplace]
 
@@ -511,3 +512,38 @@ def test_default_steps_resolve_the_peak_of_a_narrow_prior(prior, sampler):
     model = BayesianMLPClassifier((), prior=prior, sampler=sampler, **settings).fit(X, X[:, 0] > 0)
     weights = model.draws_.reshape(-1, 2, 10)[:, :, 1:9]
     assert np.abs(weights).mean() / prior.scale == pytest.approx(1.0, rel=0.12)  # the step's bias of 1/16, and Monte Carlo
+
+
+@pytest.mark.parametrize(("scale", "fan_in"), [(0.7, False), ((0.3, 2.0), True)])
+def test_weights_of_a_layer_have_a_multivariate_t_law_under_the_hierarchical_prior(scale, fan_in):
+    theta = random_theta()
+    density = HierarchicalNormal(scale, fan_in=fan_in, df=3.0).place(NETWORK.layout())
+    layout, expected = NETWORK.layout(), np.zeros(len(theta))
+    for layer in range(2):
+        s = np.broadcast_to(scale, 2)[layer]
+        weights = theta[:, (layout.layer == layer) & layout.is_weight].numpy()
+        biases = theta[:, (layout.layer == layer) & ~layout.is_weight].numpy()
+        of_weights = s / NETWORK.widths[layer] ** 0.5 if fan_in else s
+        expected -= multivariate_t(shape=of_weights**2 * np.eye(weights.shape[1]), df=3.0).logpdf(weights)
+        expected -= norm(0, s).logpdf(biases).sum(1)
+    np.testing.assert_allclose(density.value(theta), expected, rtol=1e-12)
+
+
+def test_hierarchical_prior_is_a_normal_whose_precision_has_a_gamma_law():
+    """Integrate N(w; 0, s^2 / u) over u ~ Gamma(df / 2, rate df / 2) for the weights of a network without hidden layers."""
+    network, df, s = MLP((2, 1), "relu"), 1.5, 0.7
+    w = np.array([0.4, -1.1])
+    theta = torch.tensor([[*w, 0.0]], dtype=torch.float64)
+
+    def joint(u):
+        return gamma(df / 2, scale=2 / df).pdf(u) * np.prod(norm(0, s / u**0.5).pdf(w))
+
+    value = HierarchicalNormal(s, fan_in=False, df=df).place(network.layout()).value(theta)
+    np.testing.assert_allclose(value, -np.log(quad(joint, 0, np.inf)[0]) - norm(0, s).logpdf(0.0), rtol=1e-7)
+
+
+def test_hierarchical_prior_with_many_degrees_of_freedom_is_the_normal_one():
+    theta = random_theta()
+    many, normal = HierarchicalNormal(0.7, df=1e6).place(NETWORK.layout()), Normal(0.7, fan_in=True).place(NETWORK.layout())
+    torch.testing.assert_close(many.value(theta), normal.value(theta), rtol=1e-4, atol=0)
+    torch.testing.assert_close(many.grad(theta), normal.grad(theta), rtol=1e-4, atol=0)

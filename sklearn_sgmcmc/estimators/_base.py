@@ -95,7 +95,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     n_draws: int = 50
     n_chains: int = 4
     batch_size: int | str = "auto"
-    prior: str | Prior = "fan_in_normal"
+    prior: str | Prior = "hierarchical_normal"
     prior_scale: float | None = None
     standardize: bool = True
     n_jobs: int | None = None

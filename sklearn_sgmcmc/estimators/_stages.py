@@ -40,7 +40,7 @@ def lay_out(
     """
     simple = int(np.argmax(timeline.collect)) // 2 if isinstance(posterior.likelihood, HeteroscedasticNoise) else 0
     priors = _prior_steps(settings, timeline)
-    stages = _warm_up(settings, replace(posterior, prior=priors[0]), n_rows)
+    stages = _warm_up(settings, replace(posterior, prior=priors[0].for_mode), n_rows)
     for start, stop in pairwise([*sorted({0, simple, *priors}), len(timeline)]):
         target = replace(posterior, prior=priors[max(step for step in priors if step <= start)])
         target = _homoscedastic(target) if start < simple else target
