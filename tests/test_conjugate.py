@@ -66,8 +66,8 @@ def precision(X, y, prior_scale=1.0):
 
 
 def fit(name, X, y, n_chains, **settings):
-    model = BayesianMLPRegressor((), sampler=ALL[name], noise=NOISE, n_chains=n_chains, random_state=1, **settings)
-    return model.fit(X, y)
+    settings = {"prior": "normal", "warm_up": 0, "noise": NOISE, "random_state": 1} | settings
+    return BayesianMLPRegressor((), sampler=ALL[name], n_chains=n_chains, **settings).fit(X, y)
 
 
 def moments(model):

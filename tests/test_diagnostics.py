@@ -26,7 +26,7 @@ from sklearn_sgmcmc.priors import Normal
 from sklearn_sgmcmc.samplers import SAMPLERS, SGHMC, SGLD
 from sklearn_sgmcmc.schedules import Cyclical, StepDecay
 
-FAST = {"hidden_layer_sizes": (4,), "max_iter": 60, "n_draws": 20, "random_state": 0}
+FAST = {"hidden_layer_sizes": (4,), "warm_up": 0, "max_iter": 60, "n_draws": 20, "random_state": 0}
 LONGER = FAST | {"max_iter": 200}  # U is then evaluated at every draw
 RNG = np.random.RandomState(0)
 X = RNG.randn(80, 3)
@@ -476,8 +476,8 @@ def interrupt_at(monkeypatch, step):
 
 
 def test_an_interruption_keeps_the_draws_made_so_far(monkeypatch):
-    whole = BayesianMLPRegressor(**FAST).fit(X, Y)
-    model = BayesianMLPRegressor(**FAST)
+    whole = BayesianMLPRegressor(sampler="sghmc", **FAST).fit(X, Y)
+    model = BayesianMLPRegressor(sampler="sghmc", **FAST)
     collected = np.flatnonzero(np.diff(np.floor(np.arange(31) * 20 / 30)))[:7]  # 20 draws in the last 30 of 60 steps
     interrupt_at(monkeypatch, 30 + collected[-1] + 2)
     with pytest.warns(ConvergenceWarning, match="interrupted after 41 of 60 steps: the 7 draws"), pytest.raises(KeyboardInterrupt):
@@ -489,7 +489,7 @@ def test_an_interruption_keeps_the_draws_made_so_far(monkeypatch):
 
 
 def test_an_interruption_before_the_first_draw_leaves_no_model(monkeypatch):
-    model = BayesianMLPRegressor(**FAST)
+    model = BayesianMLPRegressor(sampler="sghmc", **FAST)
     interrupt_at(monkeypatch, 10)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
@@ -497,7 +497,7 @@ def test_an_interruption_before_the_first_draw_leaves_no_model(monkeypatch):
 
 
 def test_an_interruption_before_the_first_draw_leaves_the_old_model(monkeypatch):
-    model = BayesianMLPRegressor(**FAST).fit(X, Y)
+    model = BayesianMLPRegressor(sampler="sghmc", **FAST).fit(X, Y)
     before = model.predict(X)
     interrupt_at(monkeypatch, 10)
     with pytest.raises(KeyboardInterrupt):

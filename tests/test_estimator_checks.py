@@ -6,7 +6,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_sgmcmc.samplers import SAMPLERS
 
-SMALL = {"hidden_layer_sizes": (10,), "max_iter": 100}
+SMALL = {"hidden_layer_sizes": (10,), "warm_up": 0, "max_iter": 100}
 """The one net and budget with which every sampler takes every check."""
 
 ESTIMATORS = (BayesianMLPClassifier, BayesianMLPRegressor)

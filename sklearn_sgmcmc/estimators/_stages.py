@@ -71,8 +71,8 @@ def _sampling(settings: Settings, timeline: Timeline, posterior: Posterior, step
         return stage
     most = core_limit(posterior, timeline, settings.temperature)
     caution = CLOSE if posterior.likelihood.stiff or full_batch else NOISY
-    kinetic = settings.sampler.momentum_variance(1.0) is not None
-    if settings.rate == "auto" and (full_batch or not kinetic):  # longer steps let the noise of minibatches heat a momentum
+    kinetic = settings.sampler.momentum_variance(1.0) is not None  # longer steps let the noise of minibatches heat a momentum
+    if settings.rate == "auto" and (full_batch or not kinetic) and not settings.sampler.runaway_advice:
         share = LONG_SHARE if caution is NOISY else caution.share
         ratio = math.inf if full_batch else NOISE_RATIO
         caution = replace(caution, share=share, largest=max(1.0, min(LARGEST_FACTOR, most / step_size)), noise_ratio=ratio)
