@@ -3,9 +3,9 @@ Landsat: nine ways to walk through one posterior
 ================================================
 
 The Landsat experiment of Kim, Song & Liang 2020: a 36-30-30-6 ReLU network, prior N(0, 1), batches of 50 of the 4,435 training
-rows, 3,000 epochs, a learning rate that halves every tenth of the run, temperature 0.01, five runs, draws every 500 steps. The paper
-reports accuracies averaged over the last 200 draws. Beside them stand what the draws are for, the average of their predictions,
-with its log loss and calibration error; the temperature 1; and Adam, SGD, Santa, BAOAB and cyclical MSGLD.
+rows, 3,000 epochs, a learning rate that halves every tenth of the run, temperature 0.01, five runs, draws every 500 steps. There
+accuracies are averaged over the last 200 draws. Beside them stand what the draws are for, the average of their predictions, with
+its log loss and calibration error; the temperature 1; and Adam, SGD, Santa, BAOAB and cyclical MSGLD.
 
 ``python examples/papers/landsat_table.py --full`` is the paper's length; it can be stopped and started again. ``--tune-epochs 60``
 chooses the learning rates on an inner fifth of the training rows instead of taking those of ``RATES``.
