@@ -46,7 +46,8 @@ class Cells:
 
     def __init__(self, output, name, budget):
         self.figures = output
-        self.folder = output / name / ",".join(f"{key}={value}" for key, value in dataclasses.asdict(budget).items())
+        settings = ",".join(f"{key}={value}" for key, value in dataclasses.asdict(budget).items())
+        self.folder = output / name / settings.replace("/", "_")
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, name, compute, *arguments):
