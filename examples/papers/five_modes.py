@@ -11,6 +11,7 @@ beside them, and a mixture of five Gaussians fitted by variational inference. Th
 # The target
 # ----------
 from dataclasses import dataclass
+from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -137,6 +138,7 @@ def independent_draws(n=200_000):
     return CENTRES.numpy()[rng.randint(5, size=n)] + rng.randn(n, 2)
 
 
+@cache
 def share_of_target():
     """Return the mass nearest to each centre."""
     return np.bincount(nearest(independent_draws()), minlength=5) / 200_000

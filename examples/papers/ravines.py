@@ -181,7 +181,7 @@ def main(argv=None):
     table([*head, "theta1 at the end, first start of each set"], rows)
 
     grid_one, grid_two = np.linspace(-8, 24, 161), np.linspace(-8, 14, 111)
-    x, y = data(1000, 0)
+    x, y = data(400, 0)
     plane = torch.tensor(np.stack(np.meshgrid(grid_one, grid_two), axis=-1).reshape(-1, 2))
     energy = (curve(plane, x) - y).square().mean(1).view(111, 161).numpy()
     figure, ax = plt.subplots(figsize=(8.4, 5.4), layout="constrained")

@@ -147,7 +147,7 @@ def main(argv=None):
     figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
     for number, (method, cloud) in enumerate(clouds.items()):
         ax.plot(*zip(*cloud, strict=True), "os^"[number], markersize=8, color=style(number)["color"], label=method)
-    ax.set(xlabel="connection weights kept, %", ylabel="test accuracy of the pruned network, %", xscale="log")
+    ax.set(xlabel="connection weights kept, %", ylabel="test accuracy of the pruned network, %")
     ax.set_title("One point for each prior; mean of the runs")
     ax.legend()
     cells.save(figure, "sparse_mnist")
