@@ -1,6 +1,7 @@
 """The scripts of the papers' experiments: each runs at a tiny budget, and their hand-written formulas are right."""
 
 import importlib
+import itertools
 import sys
 from pathlib import Path
 
@@ -106,3 +107,12 @@ def test_gradient_of_the_five_modes_is_that_of_the_potential():
     theta = (3 * torch.randn(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).requires_grad_()
     gradient = torch.autograd.grad(script.potential(theta).sum(), theta)[0]
     assert torch.allclose(script.gradient(theta.detach()), gradient)
+
+
+def test_every_sampler_of_the_mixture_sees_all_observations_in_order():
+    script = importlib.import_module("nonreversible_mixture")
+    y = torch.arange(100.0)
+    for sampler in script.METHODS.values():
+        per_step = script.observations_per_step(sampler)
+        stream = script.sweeps(y, per_step)
+        assert [float(batch) for batch in itertools.islice(stream, 0, 100 * per_step, per_step)] == y.tolist()

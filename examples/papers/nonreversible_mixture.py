@@ -16,7 +16,7 @@ N = 10 problem is lost; here it is N(0, 1).
 # The posterior, seen through some observations
 # ---------------------------------------------
 from dataclasses import dataclass, replace
-from itertools import cycle, repeat
+from itertools import cycle, islice, repeat
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -135,6 +135,19 @@ STEPS = {2: (3e-4, 1e-3, 3e-3), 10: (1e-4, 3e-4, 1e-3)}
 EQUAL_STEP = 1e-3
 
 
+def observations_per_step(sampler):
+    """Return how many observations a step takes: the inner steps of Algorithm 3 take one each."""
+    return 1 + getattr(sampler, "n_inner", 0)
+
+
+def sweeps(y, per_step):
+    """Yield the observations in their order for ever; after each come those of the inner steps, from a walk of their own."""
+    slow, fast = cycle(y[:, None].unbind()), cycle(y[:, None].unbind())
+    while True:
+        yield next(slow)
+        yield from islice(fast, per_step - 1)
+
+
 def walk(sampler, target, batches, theta, step_size, n_steps, seed):
     """Return the states of all chains after each step, (n_steps, C, P)."""
     timeline = Constant().timeline(n_steps=n_steps, steps_per_epoch=T, burn_in=0.0, n_draws=n_steps)
@@ -176,7 +189,8 @@ def trials(method, n, budget, exact):
     sizes = torch.tensor(STEPS[n], dtype=torch.float64).repeat_interleave(n_trials)[:, None]
     theta = torch.zeros(len(sizes), n, dtype=torch.float64)
     theta[:, 0] = 4.0
-    draws = walk(METHODS[method], target, cycle(target.y[:, None].unbind()), theta, sizes, n_steps, budget.seed)
+    batches = sweeps(target.y, observations_per_step(METHODS[method]))
+    draws = walk(METHODS[method], target, batches, theta, sizes, n_steps, budget.seed)
     points = np.unique(np.geomspace(50, n_steps, 30).astype(int))
     distance = np.empty((len(points), len(sizes)))
     for row, stop in enumerate(points):
@@ -250,7 +264,7 @@ def tracking(method, budget):
     """Return the mean over trials of theta1 + theta2 / 2 along the run, and its root mean square error after the start."""
     path = regimes(budget.tracking_steps, budget.seed)
     generator = torch.Generator().manual_seed(budget.seed)
-    per_step = 1 + getattr(METHODS[method], "n_inner", 0)  # Algorithm 3 sees more data in a step, of the same regime
+    per_step = observations_per_step(METHODS[method])  # all of one regime
     stream = (observe(level, level + 1.0, 1, generator) for level in np.append(path, path[-1]) for _ in range(per_step))
     theta = torch.zeros(budget.trials_2, 2, dtype=torch.float64)
     target = problem(2, budget.seed)
