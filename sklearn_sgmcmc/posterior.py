@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -13,7 +13,7 @@ from sklearn_sgmcmc._typing import Coefficient, Outputs, PerChain, Theta
 from sklearn_sgmcmc.batches import Batch, RowSource
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP, Tape
-from sklearn_sgmcmc.priors import Density, Prior
+from sklearn_sgmcmc.priors import Density, Prior, hessian_product
 
 NONE_LEFT: Iterator[Batch] = iter(())
 
@@ -162,15 +162,14 @@ class MinibatchPotential:
         repeats = max(F, 2)  # see network.bmm: for one chain automatic differentiation would take gemv where more take gemm
         many = MinibatchPotential(self.posterior, Batch(*(t.repeat(repeats, *(1,) * (t.ndim - 1)) for t in self.batch)))
         directions = vectors.expand(C, repeats, P) if F == 1 else vectors
-        product = _hessian_product(many.data_value, theta.repeat(repeats, 1), directions.transpose(0, 1).reshape(-1, P))
+        product = hessian_product(many.data_value, theta.repeat(repeats, 1), directions.transpose(0, 1).reshape(-1, P))
         of_data = product.view(repeats, C, P).transpose(0, 1)[:, :F]
-        of_prior = [_hessian_product(self.posterior.prior_value, theta, vector) for vector in vectors.unbind(1)]
-        return of_data + torch.stack(of_prior, dim=1)
-
-
-def _hessian_product(value: Callable[[Theta], PerChain], theta: Theta, vector: Theta) -> Theta:
-    """Return the Hessian of a function (C, P) -> (C,) times a vector, (C, P), by automatic differentiation."""
-    with torch.enable_grad():
-        leaf = theta.detach().requires_grad_()
-        gradient = torch.autograd.grad(value(leaf).sum(), leaf, create_graph=True)[0]
-        return torch.autograd.grad((gradient * vector).sum(), leaf)[0]
+        of_weights, of_extra = vectors.split_with_sizes(
+            [self.posterior.network.n_params, self.posterior.likelihood.n_params], dim=2
+        )
+        weights, extra = self.posterior.split(theta)
+        parts = [self.posterior.density.hvp(weights, of_weights)]
+        if self.posterior.likelihood.n_params > 0:
+            diagonal = hessian_product(self.posterior.likelihood.prior_value, extra, torch.ones_like(extra))
+            parts.append(diagonal[:, None] * of_extra)
+        return of_data + torch.cat(parts, dim=2)

@@ -72,9 +72,21 @@ class Density:
         """Add the gradient of -log p to ``gradient``."""
         gradient.add_(self.grad(theta))
 
+    def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the Hessian of -log p times vectors (C, F, P): as it stands, for independent parameters."""
+        return hessian_product(self.value, theta, torch.ones_like(theta))[:, None] * vectors
+
     def value(self, theta: Theta) -> PerChain:
         """Return -log p in nats, summed in float64, shape (C,)."""
         raise NotImplementedError
+
+
+def hessian_product(value: Callable[[Theta], PerChain], theta: Theta, vector: Theta) -> Theta:
+    """Return the Hessian of a function (C, P) -> (C,) times a vector, (C, P), by automatic differentiation."""
+    with torch.enable_grad():
+        leaf = theta.detach().requires_grad_()
+        gradient = torch.autograd.grad(value(leaf).sum(), leaf, create_graph=True)[0]
+        return torch.autograd.grad((gradient * vector).sum(), leaf)[0]
 
 
 @dataclass(eq=False)
@@ -236,9 +248,20 @@ class HierarchicalDensity(Density):
 
     def grad(self, theta: Theta) -> Theta:
         """Return (df + P_l) w / (df s^2 + |w|^2) for weights, b / s^2 for biases."""
-        members = cast(torch.Tensor, self._members.like(theta))
-        rate = self._power.like(theta) / (self._spread.like(theta) + theta.square() @ members)
+        members, rate = self._rate(theta)
         return theta * (rate @ members.transpose(0, 1) + self._bias_precision.like(theta))
+
+    def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
+        """Return that of r (I - 2 r w w' / (df + P_l)) in each layer, r = (df + P_l) / (df s^2 + |w|^2)."""
+        members, rate = self._rate(theta)
+        diagonal = rate @ members.transpose(0, 1) + self._bias_precision.like(theta)
+        along = (theta[:, None] * vectors) @ members * (2.0 * rate * rate / self._power.like(theta))[:, None]
+        return diagonal[:, None] * vectors - theta[:, None] * (along @ members.transpose(0, 1))
+
+    def _rate(self, theta: Theta) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return which parameters are weights of which layer, (P, L), and (df + P_l) / (df s^2 + |w_l|^2), (C, L)."""
+        members = cast(torch.Tensor, self._members.like(theta))
+        return members, self._power.like(theta) / (self._spread.like(theta) + theta.square() @ members)
 
     def value(self, theta: Theta) -> PerChain:
         """Return sum_l (df + P_l) / 2 log(1 + |w_l|^2 / (df s^2)) + sum b^2 / (2 s^2) + log of the normalising constant."""

@@ -55,9 +55,10 @@ def test_gradient_equals_autograd_with_every_prior(likelihood, prior):
     assert (bound.grad(theta) - reference).abs().max() <= 1e-10 * (1 + reference.abs().max())
 
 
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: f"{type(x).__name__}{x.n_outputs}")
-def test_hessian_product_equals_a_finite_difference(likelihood):
-    bound, theta = potential("tanh", likelihood, (5,))
+def test_hessian_product_equals_a_finite_difference(likelihood, prior):
+    bound, theta = potential("tanh", likelihood, (5,), prior=prior)
     vector = torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     step = 1e-5
     difference = (bound.grad(theta + step * vector) - bound.grad(theta - step * vector)) / (2 * step)
