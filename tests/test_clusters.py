@@ -31,6 +31,7 @@ class TestClusters:
         np.testing.assert_array_equal(many.draws_, alone.draws_)
         np.testing.assert_array_equal(many.predict_proba(X), alone.predict_proba(X))
 
+    @pytest.mark.slow
     def test_ray(self):
         ray = pytest.importorskip("ray")
         from ray.util.joblib import register_ray
@@ -45,7 +46,7 @@ class TestClusters:
             ray.shutdown()
         np.testing.assert_array_equal(many.draws_, alone.draws_)
 
-    @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+    @pytest.mark.parametrize("backend", ["loky", "threading", pytest.param("multiprocessing", marks=pytest.mark.slow)])
     def test_joblibs_own(self, backend):
         alone = fit()
         with joblib.parallel_config(backend=backend):
