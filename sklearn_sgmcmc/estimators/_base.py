@@ -173,6 +173,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
     _automatic: ClassVar[Automatic]
+    _least_warm_up = 1000
     _y_numeric = False
     _full_batch_rows = 1000
 

@@ -60,6 +60,7 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
     class_weight: dict[Any, float] | str | None = None
 
     _automatic = Automatic(MSGLD(), MSGLD(), temperature=0.3)
+    _least_warm_up = 500
 
     def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return one-hot rows."""

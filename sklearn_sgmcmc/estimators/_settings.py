@@ -29,8 +29,8 @@ MINIBATCH_STEPS = 12_000
 
 WARM_UP_ROWS = 64
 """Rows per step of the warm-up."""
-WARM_UP_STEPS, WARM_UP_EPOCHS = 1000, 50
-"""``warm_up="auto"`` takes the larger number of steps of these two, but no more epochs than ``max_iter``."""
+WARM_UP_EPOCHS = 50
+"""``warm_up="auto"`` takes so many or the estimator's own number of steps, the larger, but no more epochs than ``max_iter``."""
 
 LONGEST_RUN = 10**8
 """Most gradient steps of a run: weeks."""
@@ -63,6 +63,7 @@ class Settings(NamedTuple):
     schedule: Schedule
     prior: Prior
     warm_up: int | None
+    least_warm_up: int
     max_iter: int | None
     burn_in: float
     n_draws: int
@@ -104,7 +105,7 @@ class Settings(NamedTuple):
         if self.sampler.law == "optimiser":
             return 0
         steps_per_epoch = n_rows / min(n_rows, WARM_UP_ROWS)
-        n_steps = max(WARM_UP_STEPS, math.ceil(WARM_UP_EPOCHS * steps_per_epoch))
+        n_steps = max(self.least_warm_up, math.ceil(WARM_UP_EPOCHS * steps_per_epoch))
         return n_steps if self.max_iter is None else min(n_steps, math.ceil(self.max_iter * steps_per_epoch))
 
     def unit(self, n_data: float) -> float:
@@ -142,6 +143,7 @@ def resolve(estimator: Any) -> Settings:
         schedule=_object("schedule", estimator.schedule, Schedule, SCHEDULES),
         prior=_prior(estimator.prior, estimator.prior_scale),
         warm_up=_warm_up(estimator.warm_up),
+        least_warm_up=estimator._least_warm_up,
         max_iter=None
         if estimator.max_iter is None
         else check_integer("max_iter", estimator.max_iter, low=1, fix="None chooses the number of epochs from the data"),
