@@ -96,13 +96,15 @@ def surviving_chains(
         return ~dead, None
     steps = result.diverged_at[result.diverged_at >= 0]
     when = f" by step {int(steps.min())}" if len(steps) else ""
-    least = float(result.step_size[dead].min()) * settings.unit(n_data)
+    known = result.step_size[dead]  # the curvature at a state that is not finite, and so the step, is not known
+    known = known[torch.isfinite(known)]
+    least = float(known.min()) * settings.unit(n_data) if len(known) else settings.learning_rate
     used = f"learning_rate={settings.learning_rate}"
     if settings.rate != "given":
         cut = f", cut to {least:.2g} by curvature" if least < settings.learning_rate * (1 - 1e-9) else ""
         used = f"learning_rate=None ({settings.learning_rate:g}, the default of {type(settings.sampler).__name__}{cut})"
     if settings.rate == "auto":
-        used = f"learning_rate='auto' (found: {least:.2g})"
+        used = f"learning_rate='auto' (found: {least:.2g})" if len(known) else "learning_rate='auto'"
     advice = min(least / 10, settings.sampler.default_learning_rate)
     message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains); try learning_rate<={advice:.2g}."
     if bool(result.ran_away[dead].all()):
