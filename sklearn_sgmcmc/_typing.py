@@ -26,6 +26,9 @@ Rows: TypeAlias = Annotated[torch.Tensor, "chain row column"]
 Coefficient: TypeAlias = float | Annotated[torch.Tensor, "chain 1"]
 """A hyperparameter: one float for all chains, or a float64 tensor of shape (C, 1) with one value per chain."""
 
+Snapshot: TypeAlias = dict[str, torch.Tensor]
+"""What a part of a run needs to go on from where it was, by name; numbers are tensors without dimensions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Control:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklearn_sgmcmc._typing import Rows
+from sklearn_sgmcmc._typing import Rows, Snapshot
 from sklearn_sgmcmc.network import with_constant
 
 
@@ -172,6 +172,22 @@ class Batches:
         if not self.queue:
             self._refill()
         return self.source.take(self.queue.pop())
+
+    def state(self) -> Snapshot:
+        """Return where the streams of rows are: the generators, the rows left over, and the batches of the next steps."""
+        return {
+            "generators": torch.stack([generator.get_state() for generator in self.generators]),
+            "left": torch.cat(self.left),
+            "lengths": torch.tensor([len(left) for left in self.left]),
+            "queue": torch.stack(self.queue) if self.queue else torch.empty(0, dtype=torch.int64),
+        }
+
+    def restore(self, state: Snapshot) -> None:
+        """Go on from where ``state`` was taken."""
+        for generator, of_chain in zip(self.generators, state["generators"].cpu(), strict=True):
+            generator.set_state(of_chain.clone())
+        self.left = list(state["left"].split_with_sizes(state["lengths"].tolist()))
+        self.queue = list(state["queue"].unbind())
 
     def _whole(self) -> Batch:
         """Return all rows; chains with the same rows share their memory."""

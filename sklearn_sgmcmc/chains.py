@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
 
+import sklearn_sgmcmc
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc.batches import Batches, RowSet, RowSource
+from sklearn_sgmcmc.checkpoint import Checkpoint, digest
 from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
 from sklearn_sgmcmc.threads import one_thread
@@ -24,6 +28,7 @@ class ChainJob:
     initial_scale : (P,) standard deviations of the initial parameters.
     independent : whether batches are drawn independently instead of by reshuffling.
     entropy : integers from which all random streams are derived.
+    checkpoint : where the run is kept, None if nowhere.
     """
 
     stages: tuple[Stage, ...]
@@ -37,10 +42,50 @@ class ChainJob:
     device: torch.device
     dtype: torch.dtype
     verbose: int
+    checkpoint: Checkpoint | None = None
 
 
 RUNNER: ContextVar[Callable[[ChainJob], RunResult] | None] = ContextVar("RUNNER", default=None)
 """Who runs the jobs of this context in place of ``sample_chains``: a search, which puts those of many fits together."""
+
+
+def checkpointed(job: ChainJob, path: Path, parameters: Mapping[str, str], n_jobs: int | None, *, any_streams: bool) -> ChainJob:
+    """Return the job with a checkpoint, and with the random streams and the division among workers of one that is there already.
+
+    If ``path`` is a folder, the file gets a name there that belongs to this fit alone. ``parameters`` are those of the fit as text;
+    ``any_streams`` says that streams other than the job's are as good. Raises ValueError if the checkpoint is that of another fit
+    or cannot be written, or within a batched search.
+    """
+    if RUNNER.get() is not None:
+        raise ValueError(
+            f"checkpoint={str(path)!r} in a batched search, whose fits are computed as one batch: set checkpoint=None there, or "
+            "use scikit-learn's GridSearchCV with a folder."
+        )
+    for stage in job.stages:
+        stage.check()
+    streams = "any" if any_streams else str(job.entropy)
+    described = {
+        **parameters,
+        "random_state": streams,
+        "device": job.device.type,
+        "X, y or weights (hash)": digest((job.source, job.row_set))[:12],
+        "compiled kernel": str(kernels.affine(job.dtype) is not None and job.device.type == "cpu"),
+        "torch": torch.__version__,
+        "sklearn_sgmcmc": sklearn_sgmcmc.__version__,
+    }
+    standing = ("device", "compiled kernel", "torch", "sklearn_sgmcmc")
+    of_job = {field.name: getattr(job, field.name) for field in fields(job) if field.name not in ("entropy", "device", "verbose")}
+    fingerprint = digest((of_job, streams, [described[name] for name in standing]))
+    file = path / f"{fingerprint[:16]}.npz" if path.is_dir() else path
+    checkpoint = Checkpoint(file, fingerprint, described, job.entropy, _groups(job, n_jobs)).begin()
+    return replace(job, checkpoint=checkpoint, entropy=checkpoint.entropy)
+
+
+def _groups(job: ChainJob, n_jobs: int | None) -> tuple[tuple[int, ...], ...]:
+    """Return the random-number blocks of each of up to ``n_jobs`` workers."""
+    n_blocks = -(-job.n_chains // BLOCK)
+    n_workers = min(effective_n_jobs(n_jobs), n_blocks)
+    return tuple(tuple(group.tolist()) for group in np.array_split(np.arange(n_blocks), n_workers))
 
 
 def sample_chains(job: ChainJob, n_jobs: int | None) -> RunResult:
@@ -51,13 +96,20 @@ def sample_chains(job: ChainJob, n_jobs: int | None) -> RunResult:
     runner = RUNNER.get()
     if runner is not None:
         return runner(job)
-    n_blocks = -(-job.n_chains // BLOCK)
-    n_workers = min(effective_n_jobs(n_jobs), n_blocks)
-    groups = [group.tolist() for group in np.array_split(np.arange(n_blocks), n_workers)]
-    if n_workers == 1:
+    groups = _groups(job, n_jobs) if job.checkpoint is None else job.checkpoint.groups
+    if len(groups) == 1:
         return run_blocks(job, groups[0])
-    results = Parallel(n_jobs=n_workers)(delayed(run_blocks)(job, group) for group in groups)
-    return _join(results)
+    n_workers = min(effective_n_jobs(n_jobs), len(groups))  # fewer than groups if a run is resumed with fewer than it had
+    one = run_blocks if n_workers > 1 else run_whole
+    return _join(Parallel(n_jobs=n_workers)(delayed(one)(job, group) for group in groups))
+
+
+def run_whole(job: ChainJob, blocks: Sequence[int]) -> RunResult:
+    """Do what ``run_blocks`` does; raise KeyboardInterrupt if interrupted, whatever has been drawn."""
+    result = run_blocks(job, blocks)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return result
 
 
 def run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:
@@ -74,8 +126,10 @@ def run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:
     scale = job.initial_scale.to(device=job.device, dtype=job.dtype)
     theta = noise(torch.empty(len(chains), len(scale), dtype=job.dtype, device=job.device)) * scale
     verbose = job.verbose if blocks[0] == 0 else 0
+    keeper = None if job.checkpoint is None else job.checkpoint.keeper(tuple(blocks))
+    steps_per_epoch = job.row_set.size / job.batch_size
     with one_thread():
-        return run(job.stages, theta, batches, noise, verbose=verbose, steps_per_epoch=job.row_set.size / job.batch_size)
+        return run(job.stages, theta, batches, noise, verbose=verbose, steps_per_epoch=steps_per_epoch, keeper=keeper)
 
 
 def _join(results: Sequence[RunResult]) -> RunResult:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from sklearn_sgmcmc._typing import Theta
+from sklearn_sgmcmc._typing import Snapshot, Theta
 
 
 class DrawStore:
@@ -21,6 +21,15 @@ class DrawStore:
         """Keep the current parameters of all chains."""
         self.values[self.count].copy_(theta)
         self.count += 1
+
+    def state(self) -> Snapshot:
+        """Return the draws kept so far."""
+        return {"values": self.values[: self.count]}
+
+    def restore(self, state: Snapshot) -> None:
+        """Hold the draws kept when ``state`` was taken."""
+        self.count = len(state["values"])
+        self.values[: self.count] = state["values"]
 
 
 @dataclass(frozen=True)

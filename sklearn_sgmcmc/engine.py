@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import torch
 from tqdm.auto import tqdm
 
-from sklearn_sgmcmc._typing import Coefficient, Noise, PerChain, Potential, Theta
+from sklearn_sgmcmc._typing import Coefficient, Noise, PerChain, Potential, Snapshot, Theta
 from sklearn_sgmcmc.batches import Batches
+from sklearn_sgmcmc.checkpoint import Keeper, Resumable, Saved
 from sklearn_sgmcmc.draws import DrawStore
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Timeline
@@ -148,6 +149,35 @@ class _Watch:
         self.all_diverged = not bool(alive.any())
         return not self.all_diverged
 
+    def state(self) -> Snapshot:
+        """Return what has been noted so far."""
+        noted = {"diverged_at": self.diverged_at, "strays": self.strays, "ran_away": self.ran_away}
+        return noted | {"curve": torch.stack(self.curve)}
+
+    def restore(self, state: Snapshot) -> None:
+        """Go on from where ``state`` was taken."""
+        self.curve = list(state["curve"].unbind())
+        self.diverged_at, self.strays, self.ran_away = state["diverged_at"], state["strays"], state["ran_away"]
+        self.bar.initial = self.bar.n = (len(self.curve) - 1) * self.every
+
+
+def _resume(
+    stages: Sequence[Stage], saved: Saved, rows: Iterator[Any], noise: Noise, parts: Mapping[str, Resumable | None]
+) -> tuple[Any, Timeline]:
+    """Put the parts of a run back where they were; return the sampler's state and what is left of the stage.
+
+    ``init`` tells the type of the state; what it takes from the streams is put back.
+    """
+    stage = stages[saved.stage]
+    theta = saved.parts["sampler"]["theta"]
+    control = next(stage.timeline.controls(stage.step_size, stage.temperature))
+    like = stage.sampler.init(theta, stage.posterior.bind(next(rows), rows), noise, control)
+    for name, part in parts.items():
+        if part is not None:
+            part.restore(saved.parts[name])
+    done = saved.step - sum(len(before.timeline) for before in stages[: saved.stage])
+    return type(like)(**saved.parts["sampler"]), stage.timeline[done:]
+
 
 @torch.no_grad()
 def run(
@@ -159,29 +189,39 @@ def run(
     verbose: int = 0,
     steps_per_epoch: float = 1.0,
     watch_every_step: bool = False,
+    keeper: Keeper | None = None,
 ) -> RunResult:
     """Walk through the stages from ``theta`` (C, P) and return the draws they keep.
 
     Chains that stop being finite do not disturb the others; the run ends early when none is left. ``watch_every_step`` finds the
     very step at which a chain stopped being finite. A KeyboardInterrupt ends the run: with the draws kept so far, or, if there are
-    none, by being raised.
+    none, by being raised. A ``keeper`` writes the run down now and then, and has it go on from there when it is started again;
+    ``noise`` and ``batches`` must then be ``Resumable``.
     """
     n_steps = sum(len(stage.timeline) for stage in stages)
     n_draws = sum(int(stage.timeline.collect.sum()) for stage in stages)
     draws = DrawStore(n_draws, len(theta), stages[-1].posterior.n_params, dtype=theta.dtype, device=theta.device)
     watch = _Watch(n_steps, len(theta), theta.device, verbose=verbose, every_step=watch_every_step, steps_per_epoch=steps_per_epoch)
-    step = 0
+    saved = None if keeper is None else keeper.read(theta.device)
+    step, first = (0, 0) if saved is None else (saved.step, saved.stage)
     interrupted = False
     try:
-        for stage in stages:
+        for number, stage in enumerate(stages[first:], first):
             stage.check()
             sampler = stage.sampler
-            theta = stage.carry(theta)
             rows = batches if stage.batch_size is None else cast(Batches, batches).resized(stage.batch_size)
             state: Any = None
             batch: Any = None
-            cut = stage.step_control()
-            for control in stage.timeline.controls(stage.step_size, stage.temperature):
+            cut, timeline = stage.step_control(), stage.timeline
+            own = None if rows is batches else rows
+            parts: dict[str, Any] = {"noise": noise, "batches": batches, "own_batches": own, "step_control": cut}
+            parts |= {"watch": watch, "draws": draws}
+            if saved is None:
+                theta = stage.carry(theta)
+            else:
+                state, timeline = _resume(stages, saved, rows, noise, parts)
+                theta, saved = state.theta, None
+            for control in timeline.controls(stage.step_size, stage.temperature):
                 last, batch = batch, next(rows)
                 if batch is not last or last is None:  # at full batch the same rows come at every step
                     potential = stage.posterior.bind(batch, rows)
@@ -199,10 +239,12 @@ def run(
                 watch.after(step, theta)
                 if watch.due(step) and not watch.look(step, theta, potential.value(theta), sampler.runaway(state)):
                     break
+                if keeper is not None and step < n_steps and keeper.due():
+                    keeper.write(number, step, state, parts)
             if watch.all_diverged:
                 break
     except KeyboardInterrupt:
-        if draws.count == 0:
+        if draws.count == 0 or state is None:
             raise
         interrupted = True
     finally:

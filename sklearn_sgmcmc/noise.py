@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from sklearn_sgmcmc._typing import Snapshot
+
 BLOCK = 4
 """Chains per random-number block."""
 
@@ -31,6 +33,15 @@ class BlockNoise:
         for of_block, generator in zip(torch.split(out, BLOCK), self.generators, strict=True):
             of_block.normal_(generator=generator)
         return out
+
+    def state(self) -> Snapshot:
+        """Return where the streams of numbers are."""
+        return {"generators": torch.stack([generator.get_state() for generator in self.generators])}
+
+    def restore(self, state: Snapshot) -> None:
+        """Go on from where ``state`` was taken."""
+        for generator, of_block in zip(self.generators, state["generators"].cpu(), strict=True):
+            generator.set_state(of_block.clone())
 
 
 def noise_generators(entropy: Sequence[int], blocks: Sequence[int], device: torch.device) -> list[torch.Generator]:

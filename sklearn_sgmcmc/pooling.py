@@ -14,7 +14,7 @@ import torch
 
 from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc.batches import Batches, DenseRows, RowSet
-from sklearn_sgmcmc.chains import ChainJob, run_blocks
+from sklearn_sgmcmc.chains import ChainJob, run_whole
 from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
 from sklearn_sgmcmc.posterior import Posterior
@@ -99,10 +99,7 @@ def run_together(jobs: Sequence[ChainJob]) -> list[RunResult]:
 
 
 def _alone(job: ChainJob) -> RunResult:
-    result = run_blocks(job, range(-(-job.n_chains // BLOCK)))
-    if result.interrupted:
-        raise KeyboardInterrupt
-    return result
+    return run_whole(job, range(-(-job.n_chains // BLOCK)))
 
 
 def _part(result: RunResult, chains: slice) -> RunResult:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
+from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Snapshot, Theta
 
 FIRST_ITERATIONS = 10
 """Power iterations of the first look at the curvature; later ones take one, from the last direction."""
@@ -91,6 +91,17 @@ class StepControl:
         """Return what multiplies each chain's steps, (C, 1) float64 > 0; the schedule's multiplier comes on top."""
         assert self.curvature is not None
         return (torch.clamp(self.limit / self.curvature, max=self.quiet) / self.base).clamp(max=self.caution.largest)
+
+    def state(self) -> Snapshot:
+        """Return what the looks have found so far, and when the next is due."""
+        found = {"variance": self.variance, "quiet": self.quiet, "curvature": self.curvature, "direction": self.direction}
+        counts = {"next_look": torch.tensor(self.next_look), "step": torch.tensor(self.step)}
+        return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)} | counts
+
+    def restore(self, state: Snapshot) -> None:
+        """Go on from where ``state`` was taken."""
+        for name, value in state.items():
+            setattr(self, name, int(value) if name in ("next_look", "step") else value)
 
     def _listen(self, theta: Theta, potential: Potential, temperature: Coefficient, gain: Any) -> None:
         """Update the variance of the gradients' noise, from two further batches, and the step at which it reaches its share."""

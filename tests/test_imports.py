@@ -12,7 +12,7 @@ NAME = "sklearn_sgmcmc"
 
 RANKS = [
     {"_typing", "_parameters", "_checks", "kernels"},
-    {"samplers", "schedules", "priors", "likelihoods", "network", "batches", "noise", "step_control", "threads"},
+    {"samplers", "schedules", "priors", "likelihoods", "network", "batches", "noise", "step_control", "threads", "checkpoint"},
     {"posterior", "draws"},
     {"engine", "chains", "predictive"},
     {"sampling", "diagnostics", "pooling"},

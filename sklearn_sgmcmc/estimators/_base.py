@@ -6,6 +6,7 @@ import numbers
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
@@ -19,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sklearn_sgmcmc._checks import check_integer
 from sklearn_sgmcmc.batches import RowSet, RowSource, dense_rows
-from sklearn_sgmcmc.chains import ChainJob, sample_chains
+from sklearn_sgmcmc.chains import ChainJob, checkpointed, sample_chains
+from sklearn_sgmcmc.checkpoint import Checkpoint
 from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, Diagnostics, diagnose, evenly, per_chain, summary, to_data_tree
 from sklearn_sgmcmc.engine import RunResult
 from sklearn_sgmcmc.estimators._review import (
@@ -50,6 +52,9 @@ Targets: TypeAlias = Any
 
 LARGEST_WEIGHT = 1e15
 """Weights lie between this and its inverse: far beyond any count, and within the range of float32 when squared."""
+
+BYSTANDERS = ("n_jobs", "verbose", "checkpoint")
+"""Parameters that do not decide the draws."""
 
 
 class Quantity(NamedTuple):
@@ -103,6 +108,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     dtype: str = "float32"
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
+    checkpoint: str | PathLike[str] | None = None
 
     def fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None = None) -> Self:
         """Sample the posterior of the network's weights given training rows.
@@ -130,7 +136,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         before = self.__dict__.copy()
         try:
             with torch.inference_mode(False):
-                interrupted = self._fit(X, y, sample_weight)
+                interrupted, checkpoint = self._fit(X, y, sample_weight)
             for message in self._messages:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
         except BaseException:  # whatever happened, the old model stays whole
@@ -138,10 +144,12 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             raise
         if interrupted:
             raise KeyboardInterrupt
+        if checkpoint is not None:
+            checkpoint.remove()
         return self
 
-    def _fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None) -> bool:
-        """Fit, gather in ``_messages`` what to warn of, and return whether the keyboard interrupted the run."""
+    def _fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None) -> tuple[bool, Checkpoint | None]:
+        """Fit, gather in ``_messages`` what to warn of, and return whether the keyboard interrupted the run, and its checkpoint."""
         self._messages: list[str] = []
         settings = resolve(self)
         if scipy.sparse.issparse(y):
@@ -168,7 +176,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         of_run = self._of_run(settings, job, result)
         of_spike = core_message(settings, job, result.step_size[alive], rows.n_data)
         self._messages += [message for message in (of_chains, *of_run, of_spike, self._of_model(rows)) if message is not None]
-        return result.interrupted
+        return result.interrupted, job.checkpoint
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
@@ -241,7 +249,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         step_size = settings.learning_rate / settings.unit(rows.n_data)
         stages = lay_out(settings, timeline, posterior, step_size, n_rows=n_rows, full_batch=n_rows == rows.batch_size)
         random = check_random_state(self.random_state)
-        return ChainJob(
+        job = ChainJob(
             stages=stages,
             source=source,
             row_set=RowSet(0, n_rows),
@@ -254,6 +262,10 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             dtype=settings.dtype,
             verbose=settings.verbose,
         )
+        if settings.checkpoint is None:
+            return job
+        parameters = {name: repr(value)[:100] for name, value in self.get_params(deep=False).items() if name not in BYSTANDERS}
+        return checkpointed(job, settings.checkpoint, parameters, settings.n_jobs, any_streams=self.random_state is None)
 
     def _store(self, settings: Settings, rows: TrainingRows, job: ChainJob, result: RunResult, alive: torch.Tensor) -> None:
         """Keep the draws of the chains that lived, as plain numpy."""
@@ -307,7 +319,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         planned = sum(len(stage.timeline) for stage in job.stages)
         interrupted = (
             f"fit was interrupted after {result.n_steps} of {planned} steps: the {len(self.draws_)} draws per chain made so far "
-            "are kept. Fit again for a full run."
+            f"are kept. Fit again {'for a full run' if job.checkpoint is None else 'to go on from the checkpoint'}."
         )
         shared, of_rows = self._compared(QUICK - 1)
         mixing = mixing_message(self._measured, self.potential_, shared.values, of_rows.values, self.n_iter_)

@@ -110,6 +110,8 @@ def surviving_chains(
     if bool(result.ran_away[dead].all()):
         message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains): {settings.sampler.runaway_advice}."
     if n_dead == settings.n_chains:
+        if job.checkpoint is not None:
+            job.checkpoint.remove()  # there is nothing to go on with
         raise ValueError(message)
     return ~dead, f"{message} The diverged chains were dropped."
 

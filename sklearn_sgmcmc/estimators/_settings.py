@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -73,6 +75,7 @@ class Settings(NamedTuple):
     dtype: torch.dtype
     n_jobs: int | None
     verbose: int
+    checkpoint: Path | None
 
     def at(self, *, full_batch: bool, tall: bool) -> Settings:
         """Return the settings with what sampler="auto" stands for.
@@ -155,6 +158,7 @@ def resolve(estimator: Any) -> Settings:
         dtype=getattr(torch, check_choice("dtype", estimator.dtype, ("float32", "float64"))),
         n_jobs=_n_jobs(estimator.n_jobs),
         verbose=_verbose(estimator.verbose),
+        checkpoint=_checkpoint(estimator.checkpoint),
     )
 
 
@@ -317,3 +321,11 @@ def _verbose(value: Any) -> int:
     if isinstance(value, bool | np.bool_):
         return int(value)
     return check_integer("verbose", value, low=0, fix="0 is silent, 1 shows a progress bar")
+
+
+def _checkpoint(value: Any) -> Path | None:
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str) or not os.fspath(value):
+        raise ValueError(f"checkpoint={value!r} must be the path of a file or a folder, or None; None keeps no checkpoint.")
+    return Path(os.fspath(value))
