@@ -174,8 +174,8 @@ class Keeper:
         if not self.path.exists():
             return None
         header, arrays = _load(self.path, whole=True)
-        progress = header.pop("progress")
-        if header | {"progress": None} != self.header:
+        progress = header["progress"]
+        if any(header[name] != self.header[name] for name in ("fingerprint", "entropy", "groups")):
             raise ValueError(f"checkpoint file {str(self.path)!r} belongs to another fit: remove it, and fit again.")
         if progress is None:
             return None

@@ -1,7 +1,9 @@
 """Every estimator parameter does something, or is known not to change the draws."""
 
 import inspect
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,7 +47,7 @@ CHANGES = {
     "noise": "homoscedastic",
     "normalize_y": False,
 }
-SAME = {"n_jobs": 2, "verbose": 1, "device": "cpu"}
+SAME = {"n_jobs": 2, "verbose": 1, "device": "cpu", "checkpoint": Path(tempfile.mkdtemp())}
 
 CASES = [
     (estimator, name)

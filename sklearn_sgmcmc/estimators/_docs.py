@@ -70,7 +70,12 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         An integer makes fits bit-equal.
     verbose : int, default 0
         0 is silent, 1 shows one progress bar: with several workers, that of the first. Ctrl-C keeps the draws made so far
-        (with one worker), warns and raises KeyboardInterrupt."""
+        (with one worker), warns and raises KeyboardInterrupt.
+    checkpoint : path or None, default None
+        File in which the run is kept while it lasts, written every half minute at most: a fit that was killed or interrupted, and
+        is run again with the same parameters and data, goes on from there, to the same draws. The file is removed after a successful
+        fit. A folder that exists holds a file for each fit: for those of a search. A file of another fit is a ValueError. See
+        ``docs/long_runs.md``."""
 
 SHARED_ATTRIBUTES = """\
 draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
