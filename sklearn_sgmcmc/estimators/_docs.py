@@ -73,8 +73,8 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         (with one worker), warns and raises KeyboardInterrupt.
     checkpoint : path or None, default None
         File in which the run is kept while it lasts, written every half minute at most: a fit that was killed or interrupted, and
-        is run again with the same parameters and data, goes on from there, to the same draws. The file is removed after a successful
-        fit. A folder that exists holds a file for each fit: for those of a search. A file of another fit is a ValueError. See
+        is run again with the same parameters and data, goes on from there, to the same draws. It is removed after a successful fit.
+        A folder that exists holds a file for each fit: for those of a search. A file of another fit is a ValueError. See
         ``docs/long_runs.md``."""
 
 SHARED_ATTRIBUTES = """\
