@@ -64,20 +64,22 @@ def checkpointed(job: ChainJob, path: Path, parameters: Mapping[str, str], n_job
     for stage in job.stages:
         stage.check()
     streams = "any" if any_streams else str(job.entropy)
+    rows = digest((job.source, job.row_set))
     described = {
         **parameters,
         "random_state": streams,
         "device": job.device.type,
-        "X, y or weights (hash)": digest((job.source, job.row_set))[:12],
+        "X, y or weights (hash)": rows[:12],
         "compiled kernel": str(kernels.affine(job.dtype) is not None and job.device.type == "cpu"),
         "torch": torch.__version__,
         "sklearn_sgmcmc": sklearn_sgmcmc.__version__,
     }
-    standing = ("device", "compiled kernel", "torch", "sklearn_sgmcmc")
-    of_job = {field.name: getattr(job, field.name) for field in fields(job) if field.name not in ("entropy", "device", "verbose")}
-    fingerprint = digest((of_job, streams, [described[name] for name in standing]))
+    apart = ("source", "row_set", "entropy", "device", "verbose")
+    of_job = {field.name: getattr(job, field.name) for field in fields(job) if field.name not in apart}
+    of_machine = [described[name] for name in ("device", "compiled kernel", "torch", "sklearn_sgmcmc")]
+    fingerprint = digest((rows, of_job, streams, of_machine))
     file = path / f"{fingerprint[:16]}.npz" if path.is_dir() else path
-    checkpoint = Checkpoint(file, fingerprint, described, job.entropy, _groups(job, n_jobs)).begin()
+    checkpoint = Checkpoint(file.absolute(), fingerprint, described, job.entropy, _groups(job, n_jobs)).begin()
     return replace(job, checkpoint=checkpoint, entropy=checkpoint.entropy)
 
 

@@ -201,8 +201,8 @@ def run(
     n_steps = sum(len(stage.timeline) for stage in stages)
     n_draws = sum(int(stage.timeline.collect.sum()) for stage in stages)
     draws = DrawStore(n_draws, len(theta), stages[-1].posterior.n_params, dtype=theta.dtype, device=theta.device)
-    watch = _Watch(n_steps, len(theta), theta.device, verbose=verbose, every_step=watch_every_step, steps_per_epoch=steps_per_epoch)
     saved = None if keeper is None else keeper.read(theta.device)
+    watch = _Watch(n_steps, len(theta), theta.device, verbose=verbose, every_step=watch_every_step, steps_per_epoch=steps_per_epoch)
     step, first = (0, 0) if saved is None else (saved.step, saved.stage)
     interrupted = False
     try:

@@ -151,12 +151,6 @@ def test_a_fit_without_a_seed_keeps_its_random_streams(path, monkeypatch):
         assert_same(fit("msgld", random_state=None, checkpoint=path), whole)
 
 
-def test_the_progress_bar_goes_on_where_it_was(path, monkeypatch, capsys):
-    leave(path, monkeypatch, n_steps=100)
-    fit("msgld", checkpoint=path, verbose=1)
-    assert "0/12" not in capsys.readouterr().err.partition("mean potential")[0]
-
-
 # --- interruptions and failures ----------------------------------------------------------------------------------------------
 
 
