@@ -1,6 +1,6 @@
 """Fits that are killed: a script, free of threads, that forks fits and sends them SIGKILL at random moments until they are done.
 
-python tests/kills.py COUNT SEED FOLDER        kills of all cases in turn; prints what was seen as JSON
+python tests/kills.py COUNT SEED FOLDER        kills of all cases in turn; prints what was seen so far as JSON after each fit
 python tests/kills.py fit CASE FILE            one fit of a case that writes its checkpoint at every step
 """
 
@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import joblib
 import numpy as np
+from tqdm.auto import tqdm
 
 import sklearn_sgmcmc.checkpoint
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
@@ -36,6 +38,10 @@ CASES = {
     "workers": (BayesianMLPClassifier, SMALL | {"sampler": "sgld", "n_chains": 9}),
 }
 """Estimator and parameters: samplers with states of different kinds, stages, and a fit that is run by one worker or by two."""
+
+
+tqdm.monitor_interval = 0  # no thread of its own, and no lock that a killed child could hold for ever
+tqdm.set_lock(threading.RLock())
 
 
 def problem(estimator):
@@ -73,15 +79,28 @@ def start(case, path, out, n_jobs):
         os._exit(1)
 
 
+def ended(child, seconds):
+    """Wait for a child to end, for so many seconds at most; return its status, None if it still runs."""
+    last = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return status
+        if time.monotonic() >= last:
+            return None
+        time.sleep(0.001)
+
+
 def until_done(case, folder, rng, duration):
     """Kill a fit at random moments spread over its duration and start it again until it ends; return its file and the kills."""
     kills = []
     while True:
         n_jobs = int(rng.integers(1, 3)) if case == "workers" else 1
         child = start(case, folder / "run.npz", folder / "out.npz", n_jobs)
-        time.sleep(rng.uniform(0, duration))
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        status = ended(child, rng.uniform(0, duration))
+        if status is None:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
             assert os.WEXITSTATUS(status) == 0, f"{case} failed"
             return np.load(folder / "out.npz"), kills
@@ -95,13 +114,14 @@ def main(count, seed, folder):
     while seen["kills"] < count:
         for case in CASES:
             if case not in expected:
-                expected[case] = fit(case)
-                begin = time.monotonic()
-                os.waitpid(start(case, folder / "first.npz", folder / "out.npz", 1), 0)
-                durations[case] = time.monotonic() - begin
+                expected[case], durations[case] = fit(case), 1e9  # the first is not killed
+            begin = time.monotonic()
             out, kills = until_done(case, folder, rng, durations[case])
-            same = np.array_equal(out["draws"], expected[case].draws_) and np.array_equal(
-                out["curve"], expected[case].potential_curve_
+            if not kills:  # the shortest whole life: others may have had to wait for the machine
+                durations[case] = min(durations[case], time.monotonic() - begin)
+            same = all(
+                np.array_equal(out[name], whole)
+                for name, whole in [("draws", expected[case].draws_), ("curve", expected[case].potential_curve_)]
             )
             seen["fits"] += 1
             seen["changed"] += not same
@@ -109,9 +129,9 @@ def main(count, seed, folder):
             for what in ("during a write", "resumed"):
                 seen[what] += sum(kill[what] for kill in kills)
             seen["left"] += sum(path.name != "out.npz" for path in folder.iterdir())
+            print(json.dumps(seen), flush=True)
             if seen["kills"] >= count:
                 break
-    print(json.dumps(seen))
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def killed(count, folder):
         stdout=subprocess.PIPE,
         check=True,
     )
-    seen = json.loads(run.stdout)
+    seen = json.loads(run.stdout.splitlines()[-1])
     assert seen["kills"] >= count
     assert seen["changed"] == seen["left"] == 0
     return seen
