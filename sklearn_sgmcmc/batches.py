@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, NamedTuple, Protocol
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 
 from sklearn_sgmcmc._typing import Rows, Snapshot
 from sklearn_sgmcmc.network import with_constant
+
+QUEUE = 2**16
+"""Row numbers per chain that are queued at a time: few beside a large permutation, many beside a small one's overhead."""
 
 
 class Batch(NamedTuple):
@@ -95,16 +99,20 @@ class Scaling(NamedTuple):
 class LazyRows:
     """Rows of a sparse matrix, or of an array too large to copy: gathered, scaled and cast batch by batch.
 
-    The numbers are those of ``DenseRows``: the mean is subtracted after a batch is made dense. On a GPU every batch costs a copy
-    from the host.
+    The numbers are those of ``DenseRows``: the mean is subtracted after a batch is made dense. ``target`` and ``weight`` may be of
+    other types than ``dtype``. On a GPU every batch costs a copy from the host.
     """
 
-    def __init__(self, x: Any, scaling: Scaling, target: torch.Tensor, weight: torch.Tensor) -> None:
+    def __init__(
+        self, x: Any, scaling: Scaling, target: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype, device: torch.device
+    ) -> None:
         self.x = x
-        self.scaling = scaling
+        self.table = None if hasattr(x, "toarray") else _shared(x)
+        self.mean, self.scale = (torch.from_numpy(part) for part in scaling)
         self.target = target
         self.weight = weight
-        self.dtype = np.float64 if target.dtype == torch.float64 else np.float32
+        self.dtype = dtype
+        self.device = device
 
     @property
     def n_rows(self) -> int:
@@ -113,9 +121,21 @@ class LazyRows:
 
     def take(self, index: torch.Tensor) -> Batch:
         """Return the rows with numbers ``index`` (C, n)."""
-        x = self.scaling.apply(dense_rows(self.x, index.flatten().cpu().numpy()), self.dtype)
-        tensor = torch.from_numpy(x).to(self.target.device).view(*index.shape, -1)
-        return Batch(with_constant(tensor), self.target[index], self.weight[index])
+        index = index.cpu()
+        if self.table is None:
+            rows = torch.from_numpy(dense_rows(self.x, index.flatten().numpy())).view(*index.shape, -1)
+        else:
+            rows = torch.embedding(self.table, index)
+        scaled = rows.double().sub_(self.mean).div_(self.scale).to(self.dtype)
+        parts = with_constant(scaled), torch.embedding(self.target, index), self.weight[index]
+        return Batch(*(part.to(device=self.device, dtype=self.dtype) for part in parts))
+
+
+def _shared(x: NDArray[Any]) -> torch.Tensor:
+    """Return a tensor that shares the memory of an array, read-only ones included: it is never written to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
+        return torch.from_numpy(x)
 
 
 def dense_rows(x: Any, rows: NDArray[np.int64] | slice) -> NDArray[Any]:
@@ -154,7 +174,8 @@ class Batches:
         self.generators = generators
         self.independent = independent
         self.device = generators[0].device
-        self.left = [torch.empty(0, dtype=torch.int64, device=self.device) for _ in row_sets]
+        kind = torch.int32 if source.n_rows < 2**31 else torch.int64
+        self.left = [torch.empty(0, dtype=kind, device=self.device) for _ in row_sets]
         self.queue: list[torch.Tensor] = []
         self.whole = self._whole() if all(rows.size <= batch_size for rows in row_sets) and not independent else None
 
@@ -204,8 +225,8 @@ class Batches:
         return torch.arange(rows.start, rows.start + rows.size, device=self.device)
 
     def _refill(self) -> None:
-        """Queue the row numbers of the next steps: at least 64 of them, and at least an epoch's."""
-        n_steps = max(64, max(rows.size for rows in self.row_sets) // self.batch_size)
+        """Queue the row numbers of the next steps: an epoch's, but at least 64 and at most ``QUEUE`` numbers per chain."""
+        n_steps = max(64, min(QUEUE, max(rows.size for rows in self.row_sets)) // self.batch_size)
         length = n_steps * self.batch_size
         queue = []
         for chain, (rows, generator) in enumerate(zip(self.row_sets, self.generators, strict=True)):
@@ -218,9 +239,10 @@ class Batches:
     def _stream(self, left: torch.Tensor, rows: RowSet, generator: torch.Generator, length: int) -> torch.Tensor:
         """Return at least ``length`` row numbers of one chain, starting with those ``left`` over."""
         if self.independent:
-            return torch.randint(rows.size, (length,), generator=generator, device=self.device) + rows.start
-        n_permutations = -(-(length - len(left)) // rows.size)
+            return torch.randint(rows.size, (length,), generator=generator, device=self.device).add_(rows.start)
+        n_permutations = max(0, -(-(length - len(left)) // rows.size))
         permutations = [
-            torch.randperm(rows.size, generator=generator, device=self.device) + rows.start for _ in range(n_permutations)
+            torch.randperm(rows.size, generator=generator, device=self.device, dtype=left.dtype).add_(rows.start)
+            for _ in range(n_permutations)
         ]
         return torch.cat([left, *permutations])

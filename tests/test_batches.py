@@ -72,7 +72,12 @@ def test_sparse_and_dense_rows_give_the_same_numbers():
     scaling = Scaling(x.mean(axis=0), x.std(axis=0))
     target, weight = torch.randn(40, 2), torch.rand(40)
     dense = DenseRows(torch.from_numpy(scaling.apply(x, np.float32)), target, weight)
-    lazy = LazyRows(scipy.sparse.csr_array(x), scaling, target, weight)
+    where = torch.float32, torch.device("cpu")
+    sparse = LazyRows(scipy.sparse.csr_array(x), scaling, target, weight, *where)
+    fixed = np.asfortranarray(x)
+    fixed.flags.writeable = False
+    large = LazyRows(fixed, scaling, target, weight, *where)
     index = torch.randint(40, (3, 8))
-    for left, right in zip(dense.take(index), lazy.take(index), strict=True):
-        assert torch.equal(left, right)
+    for lazy in (sparse, large):
+        for left, right in zip(dense.take(index), lazy.take(index), strict=True):
+            assert torch.equal(left, right)

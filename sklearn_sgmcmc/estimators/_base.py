@@ -185,11 +185,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     _y_numeric = False
     _full_batch_rows = 1000
 
-    def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _encode(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the targets as columns (n, k), unscaled, and remember how to go back."""
         raise NotImplementedError
 
-    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
+    def _observe(self, rows: TrainingRows) -> tuple[NDArray[Any], Likelihood]:
         """Return the targets as they are sampled, and the observation model."""
         raise NotImplementedError
 

@@ -62,13 +62,13 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
     _automatic = Automatic(MSGLD(), MSGLD(), temperature=0.3)
     _least_warm_up = 500
 
-    def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
+    def _encode(self, y: NDArray[Any]) -> NDArray[np.uint8]:
         """Return one-hot rows."""
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
-        one_hot = np.zeros((len(y), len(self.classes_)))
-        one_hot[np.arange(len(y)), index] = 1.0
+        one_hot = np.zeros((len(y), len(self.classes_)), dtype=np.uint8)
+        one_hot[np.arange(len(y)), index] = 1
         return one_hot
 
     def _weights(self, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> NDArray[np.float64]:
@@ -89,7 +89,7 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
             )
         return super()._weights(X, y, weight * by_class[index])
 
-    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
+    def _observe(self, rows: TrainingRows) -> tuple[NDArray[Any], Likelihood]:
         return rows.target, Categorical(len(self.classes_))
 
     def _quantities(self) -> list[Quantity]:

@@ -18,7 +18,7 @@ CANONICAL_ELEMENTS = 20_000_000
 """Rows times columns up to which rows are sorted and merged (160 MB in float64)."""
 CANONICAL_REPEATS = 20
 """Rows per row of a full batch up to which it is worth looking whether few enough of them are distinct."""
-COPY_BYTES = 2**28
+COPY_BYTES = 2**25
 """Size of the scaled copy up to which rows are scaled once; beyond, batch by batch."""
 CHUNK = 4096
 
@@ -27,12 +27,12 @@ CHUNK = 4096
 class TrainingRows:
     """Rows as they are sampled.
 
-    x : (n, d) array or CSR matrix, unscaled. target : (n, k) float64, unscaled. weight : (n,) float64 > 0.
+    x : (n, d) array or CSR matrix, unscaled. target : (n, k) float64, unscaled, or uint8, one-hot. weight : (n,) float64 > 0.
     batch_size : rows per step; n at full batch.
     """
 
     x: Any
-    target: NDArray[np.float64]
+    target: NDArray[Any]
     weight: NDArray[np.float64]
     batch_size: int
 
@@ -41,18 +41,21 @@ class TrainingRows:
         """Total weight N."""
         return math.fsum(self.weight)
 
-    def source(self, scaling: Scaling, target: NDArray[np.float64], dtype: torch.dtype, device: torch.device) -> RowSource:
+    def source(self, scaling: Scaling, target: NDArray[Any], dtype: torch.dtype, device: torch.device) -> RowSource:
         """Return the rows scaled for sampling, with the encoded or scaled ``target``."""
-        targets = torch.from_numpy(target).to(device=device, dtype=dtype)
-        weights = torch.tensor(self.weight).to(device=device, dtype=dtype)
+        kind = np.float64 if dtype == torch.float64 else np.float32
+        weights = torch.tensor(self.weight, dtype=dtype)
         if scipy.sparse.issparse(self.x) or self.x.size * dtype.itemsize > COPY_BYTES:
-            return LazyRows(self.x, scaling, targets, weights)
-        scaled = scaling.apply(self.x, np.float64 if dtype == torch.float64 else np.float32)
-        return DenseRows(torch.from_numpy(scaled).to(device), targets, weights)
+            for start in range(0, self.x.shape[0], CHUNK):
+                scaling.apply(dense_rows(self.x, slice(start, start + CHUNK)), kind)  # raises if the chains could not hold it
+            compact = target if target.dtype == np.uint8 else target.astype(kind)
+            return LazyRows(self.x, scaling, torch.from_numpy(compact), weights, dtype, device)
+        targets = torch.from_numpy(target).to(device=device, dtype=dtype)
+        return DenseRows(torch.from_numpy(scaling.apply(self.x, kind)).to(device), targets, weights.to(device))
 
 
 def training_rows(
-    x: Any, target: NDArray[np.float64], weight: NDArray[np.float64], batch_size: int | None, full_batch_rows: int
+    x: Any, target: NDArray[Any], weight: NDArray[np.float64], batch_size: int | None, full_batch_rows: int
 ) -> TrainingRows:
     """Drop rows of weight zero; at full batch, sort the rest and merge identical rows.
 
