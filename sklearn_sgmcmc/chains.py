@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
 
 import sklearn_sgmcmc
 from sklearn_sgmcmc import kernels
@@ -86,14 +87,15 @@ def checkpointed(job: ChainJob, path: Path, parameters: Mapping[str, str], n_job
 def _groups(job: ChainJob, n_jobs: int | None) -> tuple[tuple[int, ...], ...]:
     """Return the random-number blocks of each of up to ``n_jobs`` workers."""
     n_blocks = -(-job.n_chains // BLOCK)
-    n_workers = min(effective_n_jobs(n_jobs), n_blocks)
+    n_workers = min(_workers(n_jobs), n_blocks)
     return tuple(tuple(group.tolist()) for group in np.array_split(np.arange(n_blocks), n_workers))
 
 
 def sample_chains(job: ChainJob, n_jobs: int | None) -> RunResult:
     """Run all chains of a job, on up to ``n_jobs`` workers; the result does not depend on their number.
 
-    With several workers the first one alone shows a progress bar, and an interruption from the keyboard loses all draws.
+    With several workers the first one alone shows a progress bar, and an interruption from the keyboard loses all draws. A worker
+    of a search, say, has no workers of its own: joblib would give it threads, and there would be more of them than cores.
     """
     runner = RUNNER.get()
     if runner is not None:
@@ -101,7 +103,7 @@ def sample_chains(job: ChainJob, n_jobs: int | None) -> RunResult:
     groups = _groups(job, n_jobs) if job.checkpoint is None else job.checkpoint.groups
     if len(groups) == 1:
         return run_blocks(job, groups[0])
-    n_workers = min(effective_n_jobs(n_jobs), len(groups))  # fewer than groups if a run is resumed with fewer than it had
+    n_workers = min(_workers(n_jobs), len(groups))  # fewer than groups if a run is resumed with fewer than it had
     one = run_blocks if n_workers > 1 else run_whole
     return _join(Parallel(n_jobs=n_workers)(delayed(one)(job, group) for group in groups))
 
@@ -112,6 +114,12 @@ def run_whole(job: ChainJob, blocks: Sequence[int]) -> RunResult:
     if result.interrupted:
         raise KeyboardInterrupt
     return result
+
+
+def _workers(n_jobs: int | None) -> int:
+    """Return the number of workers that ``n_jobs`` allows: one inside a worker of another joblib call, which has one core for us."""
+    backend, _ = get_active_backend()
+    return 1 if (backend.nesting_level or 0) > 0 else int(effective_n_jobs(n_jobs))
 
 
 def run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from sklearn_sgmcmc._typing import Outputs, Theta
 from sklearn_sgmcmc.network import MLP, with_constant
+from sklearn_sgmcmc.threads import one_thread
 
 ROWS = 1024
 """Most rows per chunk."""
@@ -104,11 +105,12 @@ def over_rows(
     """Return the arrays that ``predict`` makes for each chunk of rows, laid together along an axis: nothing else is held."""
     whole: tuple[NDArray[Any], ...] = ()
     before = (slice(None),) * axis
-    for rows in row_chunks(n_rows, per_row):
-        parts = predict(rows)
-        whole = whole or tuple(np.empty((*p.shape[:axis], n_rows, *p.shape[axis + 1 :]), p.dtype) for p in parts)
-        for array, part in zip(whole, parts, strict=True):
-            array[(*before, rows)] = part
+    with one_thread():
+        for rows in row_chunks(n_rows, per_row):
+            parts = predict(rows)
+            whole = whole or tuple(np.empty((*p.shape[:axis], n_rows, *p.shape[axis + 1 :]), p.dtype) for p in parts)
+            for array, part in zip(whole, parts, strict=True):
+                array[(*before, rows)] = part
     return whole
 
 

@@ -1,22 +1,64 @@
-"""One torch thread while we compute: at these shapes more threads gain nothing and fight other processes for the cores."""
+"""One torch thread while we compute: at these shapes more threads gain nothing and fight other processes for the cores.
+
+It also lets a forked process compute: OpenMP's threads do not survive a fork, and a second one would be waited for in vain.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
+_turn = threading.Lock()
+
+
+def _renew() -> None:
+    """Make the lock anew in a forked process: the thread that held it is not there."""
+    global _turn
+    _turn = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let this Python thread's torch calls use one thread for a while, whatever happens inside.
-
-    torch keeps the number per Python thread, so that calls from several of them do not disturb each other.
-    """
+    """Let this Python thread's torch calls use one thread for a while, whatever happens inside; other threads keep theirs."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if before == 1:
+        yield
+        return
     try:
+        _set_here(1)
         yield
     finally:
-        torch.set_num_threads(before)
+        _set_here(before)
+
+
+def _set_here(n_threads: int) -> None:
+    """Set the number of this Python thread alone.
+
+    torch keeps a number per Python thread, and one for those that are yet to call it: the last that any thread has set. A fresh
+    thread reads that one beforehand and sets it again afterwards.
+    """
+    known, changed = threading.Event(), threading.Event()
+
+    def keep() -> None:
+        of_others = torch.get_num_threads()
+        known.set()
+        changed.wait()
+        torch.set_num_threads(of_others)
+
+    with _turn:
+        keeper = threading.Thread(target=keep, daemon=True)
+        keeper.start()
+        try:
+            known.wait()
+        finally:
+            torch.set_num_threads(n_threads)
+            changed.set()
+            keeper.join()

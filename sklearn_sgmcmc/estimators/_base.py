@@ -135,7 +135,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         """
         before = self.__dict__.copy()
         try:
-            with torch.inference_mode(False):
+            with torch.inference_mode(False), one_thread():
                 interrupted, checkpoint = self._fit(X, y, sample_weight)
             for message in self._messages:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -415,14 +415,12 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         self, ensemble: Ensemble, X: Any, statistic: Statistic, rows: slice
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean and variance over draws of a statistic for some rows: two (n, columns) float64 arrays."""
-        with one_thread():
-            mean, variance = ensemble.moments(self._scaled(X, rows), statistic)
+        mean, variance = ensemble.moments(self._scaled(X, rows), statistic)
         return _finite(mean), _finite(variance)
 
     def _values(self, ensemble: Ensemble, X: Any, statistic: Statistic, rows: slice) -> NDArray[np.float64]:
         """Return a statistic at every draw of an ensemble for some rows, (M, n, columns) float64."""
-        with one_thread():
-            return _finite(ensemble.values(self._scaled(X, rows), statistic))
+        return _finite(ensemble.values(self._scaled(X, rows), statistic))
 
     def _some_draws(self, n_draws: int | None, random_state: int | np.random.RandomState | None) -> Ensemble:
         """Return the network at all stored draws, or at a random subset without replacement."""

@@ -22,7 +22,6 @@ from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
 from sklearn_sgmcmc.predictive import over_rows
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers.drift import MSGLD
-from sklearn_sgmcmc.threads import one_thread
 
 
 @shared_docs
@@ -133,8 +132,7 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
         def log_proba(rows: slice) -> tuple[NDArray[np.floating]]:
             return (cast_finite(ensemble.log_mean_exp(self._scaled(X, rows), self._log_probabilities), X.dtype),)
 
-        with one_thread():
-            return over_rows(X.shape[0], log_proba)[0]
+        return over_rows(X.shape[0], log_proba)[0]
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         """Return the most probable class of each row, shape (n_rows,)."""

@@ -21,7 +21,6 @@ from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNois
 from sklearn_sgmcmc.predictive import Ensemble, mixture_quantile, over_rows
 from sklearn_sgmcmc.samplers.kinetic import SGHMC
 from sklearn_sgmcmc.samplers.microcanonical import MCLMC
-from sklearn_sgmcmc.threads import one_thread
 
 LEAST_NOISE = 1e-6
 """Least known noise, and the inverse of the largest, in standard deviations of y: beyond, float32 cannot hold the curvature."""
@@ -295,8 +294,7 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
 
         def values(rows: slice) -> tuple[NDArray[np.floating]]:
             components = self._components(ensemble, X, rows)
-            with one_thread():
-                found = np.stack([mixture_quantile(*components, level) for level in levels.tolist()])
+            found = np.stack([mixture_quantile(*components, level) for level in levels.tolist()])
             return (self._output(found * unit + center, X),)
 
         return over_rows(X.shape[0], values, axis=1, per_row=self._numbers(ensemble))[0]

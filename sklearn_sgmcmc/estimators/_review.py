@@ -27,7 +27,6 @@ from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._stages import core_limit
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.schedules import Timeline
-from sklearn_sgmcmc.threads import one_thread
 
 HOT = 10.0
 """A chain whose mean potential lies above its start by more than this times tau P has diverged: 20 times too hot."""
@@ -85,7 +84,7 @@ def surviving_chains(
     curve = result.potential_curve
     half = curve[len(curve) // 2 :].nan_to_num(torch.inf, torch.inf, torch.inf).mean(dim=0)
     zero = torch.zeros(1, posterior.n_params, dtype=job.dtype, device=job.device)
-    with one_thread(), torch.no_grad():
+    with torch.no_grad():
         allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
         ordinary = posterior.initial_scale().to(zero)[None]
         allowed = allowed + (posterior.prior_value(ordinary) - posterior.prior_value(zero)).clamp_min(0.0)
@@ -126,7 +125,7 @@ def measure(settings: Settings, job: ChainJob, result: RunResult, alive: torch.T
         note = "not compared: an optimiser keeps one state of each chain"
     state = None if result.state is None else type(result.state)(*(part[alive] for part in result.state))
     chosen = potential_draws(len(kept), job.source.n_rows, result.n_steps * job.batch_size)
-    with one_thread(), torch.no_grad():
+    with torch.no_grad():
         potential = full_potential(cast(Posterior, stage.posterior), job.source, result.draws[chosen][:, alive])
         eps = result.step_size[alive] * step_size.mean()
         ratio = _noise_ratio(settings, job, state, eps, float(temperature.mean()), result.n_steps)
