@@ -24,6 +24,7 @@ from sklearn_sgmcmc.chains import ChainJob, checkpointed, sample_chains
 from sklearn_sgmcmc.checkpoint import Checkpoint
 from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, Diagnostics, diagnose, evenly, per_chain, summary, to_data_tree
 from sklearn_sgmcmc.engine import RunResult
+from sklearn_sgmcmc.estimators._persistence import packed, unpacked
 from sklearn_sgmcmc.estimators._review import (
     core_message,
     effective_temperature,
@@ -432,6 +433,14 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         if n_draws > stored:
             raise ValueError(f"n_draws={n_draws} exceeds the {stored} stored draws; ask for at most that many.")
         return ensemble.subset(check_random_state(random_state).choice(stored, size=n_draws, replace=False))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is saved."""
+        return packed(super().__getstate__())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up what was saved."""
+        super().__setstate__(unpacked(state, type(self).__name__))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit has succeeded."""
