@@ -152,9 +152,11 @@ def test_every_prediction_is_reached_behind_a_transformed_target():
     assert same(model.regressor_.log_predictive_density(X, np.log(Y)), direct.log_predictive_density(X, np.log(Y)))
 
 
-def test_adaboost_can_pass_its_weights():
+def test_adaboost_can_pass_its_weights_and_is_told_that_they_sum_to_one_row():
     boost = AdaBoostClassifier(classifier, n_estimators=2, random_state=0)
-    assert boost.fit(X, LABEL).predict(X).shape == (150,)
+    with pytest.warns(UserWarning, match=r"sums to 1 over 150 rows.* pass w \* n / w.sum\(\), n=150"):
+        boost.fit(X, LABEL)
+    assert boost.predict(X).shape == (150,)
 
 
 @pytest.mark.parametrize(("estimator", "y"), [(classifier, LABEL), (regressor, Y)])

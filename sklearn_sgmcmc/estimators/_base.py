@@ -34,7 +34,7 @@ from sklearn_sgmcmc.estimators._review import (
     spike_threshold,
     surviving_chains,
 )
-from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows
+from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows, warn_of_small_weights
 from sklearn_sgmcmc.estimators._settings import Automatic, Settings, resolve
 from sklearn_sgmcmc.estimators._stages import lay_out
 from sklearn_sgmcmc.likelihoods import Likelihood
@@ -121,7 +121,8 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         y : array of shape (n_rows,) or, for a regressor, (n_rows, n_outputs)
             Targets.
         sample_weight : array of shape (n_rows,), optional
-            Counts: a row of weight k stands for k rows. Not negative, not all zero.
+            Counts: a row of weight k stands for k rows, and their sum is the number of rows that the posterior has seen. Not
+            negative, not all zero. Where only ratios are meant (importance weights, weights that sum to 1), pass w * n / w.sum().
 
         Returns
         -------
@@ -159,7 +160,9 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True, y_numeric=self._y_numeric
         )
         target = self._encode(y)
-        rows = training_rows(X, target, self._weights(X, y, sample_weight), settings.batch_size, self._full_batch_rows)
+        weight = self._weights(X, y, sample_weight)
+        warn_of_small_weights(weight)
+        rows = training_rows(X, target, weight, settings.batch_size, self._full_batch_rows)
         n_rows = len(rows.weight)
         settings = settings.at(full_batch=rows.batch_size == n_rows, tall=n_rows >= X.shape[1])
         _check_needs(settings, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ CANONICAL_REPEATS = 20
 COPY_BYTES = 2**25
 """Size of the scaled copy up to which rows are scaled once; beyond, batch by batch."""
 CHUNK = 4096
+LEAST_WEIGHT = 0.1
+"""Weight of a typical row below which weights can hardly be meant as counts."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,25 @@ def training_rows(
     if batch_size is None:
         batch_size = MINIBATCH_ROWS
     return TrainingRows(x, target, weight, min(batch_size, n_rows))
+
+
+def warn_of_small_weights(weight: NDArray[np.float64]) -> None:
+    """Warn the caller of ``fit`` if weights (n,) are scaled so low that the posterior is that of far fewer rows.
+
+    A typical row is one drawn with probability proportional to its weight; its weight is on average sum w^2 / sum w, and 1 or more
+    for counts. Unlike the plain mean this does not fall where many rows are almost forgotten and some count fully.
+    """
+    total = weight.sum()
+    if np.square(weight).sum() >= LEAST_WEIGHT * total:
+        return
+    n_rows = np.count_nonzero(weight)
+    warnings.warn(
+        f"sample_weight (times class_weight, if there is one) sums to {total:.3g} over {n_rows} rows, and weights are counts: the "
+        f"posterior is as wide as if there were {total:.3g} rows. If only the ratios of the weights w are meant, pass "
+        f"w * n / w.sum(), n={n_rows}.",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def _canonical(
