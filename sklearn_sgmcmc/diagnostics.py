@@ -141,6 +141,7 @@ class Measured:
     potential_draws : (S',) numbers of the kept draws at which U was evaluated.
     noise_ratio : median and maximum over parameters and chains of the gradient-noise ratio; None if the sampler absorbs it.
     acceptance_rate, kinetic_temperature, friction : (C,), None where the sampler has no such thing.
+    dropped_chains : see ``Diagnostics``.
     """
 
     compared: slice
@@ -150,6 +151,7 @@ class Measured:
     acceptance_rate: NDArray[np.float64] | None = None
     kinetic_temperature: NDArray[np.float64] | None = None
     friction: NDArray[np.float64] | None = None
+    dropped_chains: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,9 @@ class Diagnostics:
         Share of accepted proposals; mean squared momentum over its equilibrium value; mean friction.
     warnings : list of str
         What ``fit`` warned of.
+    dropped_chains : tuple of pairs of ints
+        Number of each chain that diverged, from 0, and the step, the warm-up included, by which it was seen to; -1 if the whole run
+        alone showed it, being far too hot. These chains are in no other attribute and in no prediction.
     """
 
     names: list[str]
@@ -189,6 +194,7 @@ class Diagnostics:
     kinetic_temperature: NDArray[np.float64] | None
     friction: NDArray[np.float64] | None
     warnings: list[str] = field(default_factory=list)
+    dropped_chains: tuple[tuple[int, int], ...] = ()
 
 
 def diagnose(
@@ -211,6 +217,7 @@ def diagnose(
         kinetic_temperature=measured.kinetic_temperature,
         friction=measured.friction,
         warnings=list(warnings),
+        dropped_chains=measured.dropped_chains,
     )
 
 
@@ -245,6 +252,10 @@ def _agreement(found: Diagnostics) -> list[tuple[str, str]]:
 
 def _sampler_facts(found: Diagnostics) -> list[tuple[str, str]]:
     rows = []
+    if found.dropped_chains:
+        each = (f"{chain} ({f'by step {step}' if step >= 0 else 'in the end'})" for chain, step in found.dropped_chains[:8])
+        more = ", ..." if len(found.dropped_chains) > 8 else ""
+        rows.append(("chains dropped", f"{len(found.dropped_chains)}: {', '.join(each)}{more}"))
     if found.gradient_noise_ratio is not None:
         median, largest = found.gradient_noise_ratio
         inflation = f"sd up to x {np.sqrt(1 + median):.3g} and {np.sqrt(1 + largest):.3g}" if largest else "full batch"

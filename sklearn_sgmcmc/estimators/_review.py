@@ -89,7 +89,7 @@ def surviving_chains(
         ordinary = posterior.initial_scale().to(zero)[None]
         allowed = allowed + (posterior.prior_value(ordinary) - posterior.prior_value(zero)).clamp_min(0.0)
     hot = half > allowed + HOT * max(settings.temperature, 1.0) * posterior.n_params
-    dead = hot | (result.diverged_at >= 0)
+    dead = hot | (result.diverged_at >= 0) | ~torch.isfinite(result.draws).all(dim=2).all(dim=0)
     n_dead = int(dead.sum())
     if n_dead == 0:
         return ~dead, None
@@ -105,14 +105,21 @@ def surviving_chains(
     if settings.rate == "auto":
         used = f"learning_rate='auto' (found: {least:.2g})" if len(known) else "learning_rate='auto'"
     advice = min(least / 10, settings.sampler.default_learning_rate)
-    message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains); try learning_rate<={advice:.2g}."
+    which = f"{n_dead} of {settings.n_chains} chains{_numbers(dead) if n_dead < settings.n_chains else ''}"
+    message = f"{used} diverged{when} ({which}); try learning_rate<={advice:.2g}."
     if bool(result.ran_away[dead].all()):
-        message = f"{used} diverged{when} ({n_dead} of {settings.n_chains} chains): {settings.sampler.runaway_advice}."
+        message = f"{used} diverged{when} ({which}): {settings.sampler.runaway_advice}."
     if n_dead == settings.n_chains:
         if job.checkpoint is not None:
             job.checkpoint.remove()  # there is nothing to go on with
         raise ValueError(message)
     return ~dead, f"{message} The diverged chains were dropped."
+
+
+def _numbers(chosen: torch.Tensor) -> str:
+    """Return the numbers of up to eight chosen chains, counted from 0, to follow their count."""
+    numbers = chosen.nonzero()[:, 0].tolist()
+    return f": {', '.join(map(str, numbers[:8]))}{', ...' if len(numbers) > 8 else ''}"
 
 
 def measure(settings: Settings, job: ChainJob, result: RunResult, alive: torch.Tensor) -> tuple[Measured, NDArray[np.float64]]:
@@ -129,7 +136,10 @@ def measure(settings: Settings, job: ChainJob, result: RunResult, alive: torch.T
         potential = full_potential(cast(Posterior, stage.posterior), job.source, result.draws[chosen][:, alive])
         eps = result.step_size[alive] * step_size.mean()
         ratio = _noise_ratio(settings, job, state, eps, float(temperature.mean()), result.n_steps)
-    return Measured(compared, note, chosen, ratio, **_of_state(settings, stage.timeline, state, float(temperature[-1]))), potential
+    steps = result.diverged_at.tolist()
+    dropped = tuple((chain, steps[chain]) for chain in (~alive).nonzero()[:, 0].tolist())
+    facts = _of_state(settings, stage.timeline, state, float(temperature[-1]))
+    return Measured(compared, note, chosen, ratio, dropped_chains=dropped, **facts), potential
 
 
 def _noise_ratio(
@@ -166,7 +176,7 @@ def noise_message(measured: Measured, learning_rate: float, *, independent: bool
     )
 
 
-def _of_state(settings: Settings, timeline: Timeline, state: Any, temperature: float) -> dict[str, NDArray[np.float64]]:
+def _of_state(settings: Settings, timeline: Timeline, state: Any, temperature: float) -> dict[str, Any]:
     """Return the acceptance rate, kinetic temperature and friction of each chain, where the last state has them."""
     found = {}
     if hasattr(state, "accepted"):
