@@ -16,6 +16,8 @@ from sklearn_sgmcmc.network import MLP, Tape
 from sklearn_sgmcmc.priors import Density, Prior, hessian_product
 
 NONE_LEFT: Iterator[Batch] = iter(())
+WIDE_ELEMENTS = 2**22
+"""Most numbers per chain of a layer of all rows that are held at once."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,9 @@ class Posterior:
         return self.density.value(weights) + self.likelihood.prior_value(extra)
 
     def full_value(self, theta: Theta, source: RowSource, rows_per_chunk: int = 4096) -> PerChain:
-        """Return U over all rows of ``source``, shape (C,), float64, in chunks of rows."""
+        """Return U over all rows of ``source``, shape (C,), float64, in chunks of rows: fewer where rows are wide."""
         total = self.prior_value(theta)
+        rows_per_chunk = max(1, min(rows_per_chunk, WIDE_ELEMENTS // max(self.network.widths)))
         for start in range(0, source.n_rows, rows_per_chunk):
             index = torch.arange(start, min(start + rows_per_chunk, source.n_rows), device=theta.device)
             batch = source.take(index[None])

@@ -21,7 +21,8 @@ CANONICAL_REPEATS = 20
 """Rows per row of a full batch up to which it is worth looking whether few enough of them are distinct."""
 COPY_BYTES = 2**25
 """Size of the scaled copy up to which rows are scaled once; beyond, batch by batch."""
-CHUNK = 4096
+CHUNK, CHUNK_ELEMENTS = 4096, 2**22
+"""Most rows, and numbers, that are made dense at once."""
 LEAST_WEIGHT = 0.1
 """Weight of a typical row below which weights can hardly be meant as counts."""
 
@@ -123,17 +124,18 @@ def column_scaling(x: Any, weight: NDArray[np.float64], *, enabled: bool = True)
     if not enabled:
         return Scaling(np.zeros(n_columns), np.ones(n_columns))
     low, high = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
-    for start in range(0, x.shape[0], CHUNK):
-        rows = dense_rows(x, slice(start, start + CHUNK))
+    chunk = max(1, min(CHUNK, CHUNK_ELEMENTS // n_columns))
+    for start in range(0, x.shape[0], chunk):
+        rows = dense_rows(x, slice(start, start + chunk))
         low, high = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
     _, exponent = np.frexp(np.maximum(np.abs(low), np.abs(high)))
     share = weight / math.fsum(weight)
 
     def average(center: NDArray[np.float64], power: int) -> NDArray[np.float64]:
         total = np.zeros(n_columns)
-        for start in range(0, x.shape[0], CHUNK):
-            rows = np.ldexp(dense_rows(x, slice(start, start + CHUNK)).astype(np.float64), -exponent)
-            total += (share[start : start + CHUNK, None] * (rows - center) ** power).sum(axis=0)
+        for start in range(0, x.shape[0], chunk):
+            rows = np.ldexp(dense_rows(x, slice(start, start + chunk)).astype(np.float64), -exponent)
+            total += (share[start : start + chunk, None] * (rows - center) ** power).sum(axis=0)
         return total
 
     mean = average(np.zeros(n_columns), 1)
