@@ -117,7 +117,7 @@ def run_whole(job: ChainJob, blocks: Sequence[int]) -> RunResult:
 
 
 def _workers(n_jobs: int | None) -> int:
-    """Return the number of workers that ``n_jobs`` allows: one inside a worker of another joblib call, which has one core for us."""
+    """Return how many workers ``n_jobs`` allows: one inside a worker of another joblib call, which has one core for us."""
     backend, _ = get_active_backend()
     return 1 if (backend.nesting_level or 0) > 0 else int(effective_n_jobs(n_jobs))
 
