@@ -68,6 +68,11 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         Arithmetic of the chains. Draws are stored in float32.
     random_state : int, RandomState or None, default None
         An integer makes fits bit-equal.
+    warm_start : bool, default False
+        Whether a further ``fit`` starts each chain where the last call left it, without warm-up. On the same rows with the same
+        settings the chains simply go on: the same step, no burn-in, new draws. Otherwise the network's function is kept, also
+        where the scales of X and y have changed, and ``burn_in`` holds: only the start differs from that of a fresh fit. ``draws_``
+        and ``n_iter_`` are those of the last call. A changed network, number of chains, of features or set of classes is an error.
     verbose : int, default 0
         0 is silent, 1 shows one progress bar: with several workers, that of the first. Ctrl-C keeps the draws made so far
         (with one worker), warns and raises KeyboardInterrupt.

@@ -82,8 +82,11 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         self.n_outputs_ = columns.shape[1]
         return columns
 
-    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
+    def _learn_scales(self, rows: TrainingRows) -> None:
+        super()._learn_scales(rows)
         self._y_scaling = column_scaling(rows.target, rows.weight, enabled=self.normalize_y)
+
+    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
         self._y_scaling.apply(rows.target, np.dtype(self.dtype), "y", "normalize_y")  # raises if the chains could not hold it
         return self._y_scaling.apply(rows.target, np.float64, "y", "normalize_y"), self._noise_model()
 

@@ -52,6 +52,14 @@ def lay_out(
     return tuple(stages)
 
 
+def lay_on(
+    settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float, *, n_rows: int, full_batch: bool
+) -> tuple[Stage, ...]:
+    """Return the one stage of a run that goes on from another: with the last prior, and all of the network from the start."""
+    target = replace(posterior, prior=settings.prior.phases[-1][1])
+    return (_sampling(settings, timeline, target, step_size, full_batch=full_batch),)
+
+
 def _warm_up(settings: Settings, posterior: Posterior, n_rows: int) -> list[Stage]:
     """Return the stage that takes each chain to a mode of its own: Adam on minibatches, with a rate that falls to 0."""
     n_steps = settings.warm_up_steps(n_rows)
