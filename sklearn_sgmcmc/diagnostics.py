@@ -141,6 +141,7 @@ class Measured:
     potential_draws : (S',) numbers of the kept draws at which U was evaluated.
     noise_ratio : median and maximum over parameters and chains of the gradient-noise ratio; None if the sampler absorbs it.
     acceptance_rate, kinetic_temperature, friction : (C,), None where the sampler has no such thing.
+    law : what the draws of a stream are draws of.
     """
 
     compared: slice
@@ -150,6 +151,7 @@ class Measured:
     acceptance_rate: NDArray[np.float64] | None = None
     kinetic_temperature: NDArray[np.float64] | None = None
     friction: NDArray[np.float64] | None = None
+    law: str = ""
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,8 @@ class Diagnostics:
         Share of accepted proposals; mean squared momentum over its equilibrium value; mean friction.
     warnings : list of str
         What ``fit`` warned of.
+    law : str
+        After ``partial_fit``, what the draws are draws of; empty after ``fit``, whose draws are the posterior's of its rows.
     """
 
     names: list[str]
@@ -189,6 +193,7 @@ class Diagnostics:
     kinetic_temperature: NDArray[np.float64] | None
     friction: NDArray[np.float64] | None
     warnings: list[str] = field(default_factory=list)
+    law: str = ""
 
 
 def diagnose(
@@ -211,6 +216,7 @@ def diagnose(
         kinetic_temperature=measured.kinetic_temperature,
         friction=measured.friction,
         warnings=list(warnings),
+        law=measured.law,
     )
 
 
@@ -222,7 +228,8 @@ def compared_potential(measured: Measured, potential: NDArray[np.float64]) -> ND
 
 def summary(head: Sequence[tuple[str, str]], found: Diagnostics) -> str:
     """Return a plain-text table: what was run (``head``), how the chains agree, how the sampler fared, and the warnings."""
-    rows = [*head, *_agreement(found), *_sampler_facts(found)]
+    of_law = [("law of the draws", found.law)] if found.law else []
+    rows = [*head, *of_law, *_agreement(found), *_sampler_facts(found)]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {text}" for name, text in rows]
     lines += [f"warning: {text}" for text in found.warnings] or ["no warnings"]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
+from sklearn.utils.metaestimators import available_if
 
 from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, Targets, cast_finite
+from sklearn_sgmcmc.estimators._base import Matrix, Quantity, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.estimators._settings import Automatic
+from sklearn_sgmcmc.estimators._streaming import StreamingMLP, takes_chunks
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.predictive import Ensemble, mixture_quantile, over_rows
 from sklearn_sgmcmc.samplers.kinetic import SGHMC
@@ -34,7 +36,7 @@ LEAST_DATA = 10
 
 @shared_docs
 @dataclass(eq=False, repr=False, kw_only=True)
-class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[misc]  # scikit-learn is untyped
+class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian multilayer perceptron for regression with Gaussian noise, sampled by stochastic-gradient MCMC.
 
     The weights have the posterior exp(-U), U = -log prior - sum_n w_n log N(y_n; f(x_n), sd^2); the predictive distribution is the
@@ -73,6 +75,33 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
     _automatic = Automatic(MCLMC(energy_error=0.3, memory=200.0), SGHMC(), temperature=1.0)
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
+
+    @available_if(takes_chunks)  # type: ignore[untyped-decorator]
+    @shared_docs
+    def partial_fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None = None, n_total: float | None = None) -> Self:
+        """Take the chains on over one chunk of rows: a step per chunk, or per ``batch_size`` rows of it.
+
+        <laws>
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            The rows of a chunk; finite.
+        y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Their targets.
+        <shared arguments>
+        """
+        return self._partial_fit(X, y, None, sample_weight, n_total)
+
+    def _encode_chunk(self, y: NDArray[Any], classes: ArrayLike | None, *, first: bool) -> NDArray[np.float64]:
+        """Return the targets as columns, as many as in the first call."""
+        known = None if first else (self.n_outputs_, self._y_ndim)
+        columns = self._encode(y)
+        if known is not None and known != (self.n_outputs_, self._y_ndim):
+            raise ValueError(
+                f"y has shape {y.shape}, and {known[1]} axes with {known[0]} targets before; keep the shape of its rows."
+            )
+        return columns
 
     def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the targets as columns."""

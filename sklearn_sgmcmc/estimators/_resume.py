@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from numpy.typing import NDArray
 
@@ -93,6 +92,34 @@ def _listed(classes: NDArray[Any] | None) -> list[Any] | None:
 
 
 @dataclass(frozen=True)
+class Stream:
+    """What ``partial_fit`` remembers between two calls, besides the state of the chains. Plain numpy.
+
+    n_total : the total weight of the one data set that chunks are minibatches of; None while tracking.
+    n_data : (C, 1) N of the last step.
+    steps, seen : steps and weight of the rows since the law began.
+    draw_steps : (S,) the steps of the kept draws; those of a fit come before step 1. ``every`` is their distance.
+    curve_every : calls between two entries of ``potential_curve_``.
+    strays : (C,) calls in a row after which a chain was too hot or without a law.
+    curvature, direction : what step control knows, per datum; ``looks`` are its step and that of its next look.
+    factor : (C, 1) what it multiplies the step by.
+    """
+
+    n_total: float | None
+    n_data: NDArray[np.float64]
+    steps: int
+    seen: float
+    draw_steps: NDArray[np.int64]
+    every: int
+    curve_every: int
+    strays: NDArray[np.int64]
+    factor: NDArray[np.float64]
+    curvature: NDArray[np.float64] | None = None
+    direction: NDArray[Any] | None = None
+    looks: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
 class LastState:
     """Where chains stand between two calls. Plain numpy, and none of the training rows.
 
@@ -104,6 +131,7 @@ class LastState:
     n_chains : those asked for; fewer are left where some diverged.
     entropy : the integers of the first fit's random streams; each later call adds its own number, counted in ``calls``.
     key : digest of the rows and of all that makes the law; a fit with the same one simply goes on.
+    stream : what ``partial_fit`` remembers besides.
     """
 
     model: Model
@@ -115,6 +143,7 @@ class LastState:
     entropy: tuple[int, ...]
     calls: int = 0
     key: str = ""
+    stream: Stream | None = None
 
     def check(self, model: Model, settings: Settings, how: str) -> None:
         """Raise ValueError, with the advice ``how``, if the parameters of these chains are none of the model's."""
@@ -193,6 +222,6 @@ def _arrays(rows: TrainingRows, model: Model) -> Iterator[NDArray[Any]]:
     """Yield all numbers of the rows, in parts."""
     yield from (part for scaling in (model.x_scaling, model.y_scaling) if scaling is not None for part in scaling)
     x: Any = rows.x
-    for array in (*([x.data, x.indices, x.indptr] if scipy.sparse.issparse(x) else [x]), rows.target, rows.weight):
+    for array in (*([x.data, x.indices, x.indptr] if hasattr(x, "indptr") else [x]), rows.target, rows.weight):
         for start in range(0, len(array), CHUNK):
             yield array[start : start + CHUNK]

@@ -74,6 +74,13 @@ def spike_threshold(posterior: Posterior) -> tuple[NDArray[np.float32] | None, b
     return None if threshold is None else threshold.float().numpy(), posterior.density.prune
 
 
+def excess(settings: Settings, posterior: Posterior, zero: torch.Tensor) -> torch.Tensor:
+    """Return how far U of a sound chain may lie above U(0); ``zero`` are parameters (C, P) of 0."""
+    ordinary = posterior.initial_scale().to(zero)[None]
+    of_spike = (posterior.prior_value(ordinary) - posterior.prior_value(zero[:1])).clamp_min(0.0)
+    return of_spike + HOT * max(settings.temperature, 1.0) * posterior.n_params
+
+
 def surviving_chains(
     settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult, n_data: float
 ) -> tuple[torch.Tensor, str | None]:
@@ -87,9 +94,7 @@ def surviving_chains(
     zero = torch.zeros(1, posterior.n_params, dtype=job.dtype, device=job.device)
     with one_thread(), torch.no_grad():
         allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
-        ordinary = posterior.initial_scale().to(zero)[None]
-        allowed = allowed + (posterior.prior_value(ordinary) - posterior.prior_value(zero)).clamp_min(0.0)
-    hot = half > allowed + HOT * max(settings.temperature, 1.0) * posterior.n_params
+        hot = half > allowed + excess(settings, posterior, zero)
     dead = hot | (result.diverged_at >= 0)
     n_dead = int(dead.sum())
     if n_dead == 0:
@@ -130,7 +135,7 @@ def measure(settings: Settings, job: ChainJob, result: RunResult, alive: torch.T
         potential = full_potential(cast(Posterior, stage.posterior), job.source, result.draws[chosen][:, alive])
         eps = result.step_size[alive] * step_size.mean()
         ratio = _noise_ratio(settings, job, state, eps, float(temperature.mean()), result.n_steps)
-    return Measured(compared, note, chosen, ratio, **_of_state(settings, stage.timeline, state, float(temperature[-1]))), potential
+    return Measured(compared, note, chosen, ratio, **of_state(settings, stage.timeline, state, float(temperature[-1]))), potential
 
 
 def _noise_ratio(
@@ -167,7 +172,7 @@ def noise_message(measured: Measured, learning_rate: float, *, independent: bool
     )
 
 
-def _of_state(settings: Settings, timeline: Timeline, state: Any, temperature: float) -> dict[str, NDArray[np.float64]]:
+def of_state(settings: Settings, timeline: Timeline, state: Any, temperature: float) -> dict[str, Any]:
     """Return the acceptance rate, kinetic temperature and friction of each chain, where the last state has them."""
     found = {}
     if hasattr(state, "accepted"):
