@@ -19,7 +19,8 @@ from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.estimators._resume import STREAM, LastState, Model, Stream
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Settings
-from sklearn_sgmcmc.estimators._stages import core_limit
+from sklearn_sgmcmc.estimators._stages import core_limit, homoscedastic, to_heteroscedastic
+from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise
 from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
 from sklearn_sgmcmc.posterior import MinibatchPotential, Posterior
 from sklearn_sgmcmc.schedules import Timeline
@@ -110,6 +111,8 @@ def lay_out_chunk(
     before = last.stream
     if before is None or before.n_total != n_total:
         before = _begun(last, settings.n_chains, n_total, n_held)
+    if settings.rate == "given":
+        before = replace(before, factor=np.ones_like(before.factor))
     noise, batches = _random(settings, chunk, target, last)
     batch = next(batches)
     factor = torch.from_numpy(before.factor).to(settings.device)
@@ -176,8 +179,7 @@ def _state(settings: Settings, last: LastState, chunk: Chunk, n_data: torch.Tens
     """Return the sampler's state to go on from: that of the last call, or a fresh one at its parameters or at random ones."""
     posterior = _posterior(settings, last.model, chunk, n_data)
     if last.state is None:
-        scale = posterior.initial_scale().to(device=settings.device, dtype=settings.dtype)
-        theta: Theta = noise(torch.empty(settings.n_chains, len(scale), dtype=settings.dtype, device=settings.device)) * scale
+        theta = _random_start(settings, posterior, noise)
     else:
         state = last.tensors(settings.device)
         if last.sampler == repr(settings.sampler) and state.theta.dtype == settings.dtype:
@@ -185,6 +187,15 @@ def _state(settings: Settings, last: LastState, chunk: Chunk, n_data: torch.Tens
         theta = state.theta.to(settings.dtype)
     control = Control(settings.learning_rate / n_data, settings.temperature, adapt=True, collect=False)
     return settings.sampler.init(theta, posterior.bind(batch), noise, control)
+
+
+def _random_start(settings: Settings, posterior: Posterior, noise: BlockNoise) -> Theta:
+    """Return random parameters; those of a noise head give the same level everywhere, one standard deviation of y."""
+    with_head = isinstance(posterior.likelihood, HeteroscedasticNoise)
+    first = homoscedastic(posterior) if with_head else posterior
+    scale = first.initial_scale().to(device=settings.device, dtype=settings.dtype)
+    theta = noise(torch.empty(settings.n_chains, len(scale), dtype=settings.dtype, device=settings.device)) * scale
+    return to_heteroscedastic(first, theta) if with_head else theta
 
 
 def _forget(settings: Settings, state: Any, factor: torch.Tensor) -> torch.Tensor:
@@ -216,9 +227,10 @@ def _capped(
     cut = control(Control(step_size, settings.temperature, adapt, collect=False), state.theta, potential, noise, state)
     assert control.curvature is not None
     assert control.direction is not None
-    return torch.as_tensor(cut.step_size), replace(
+    lost = ~torch.isfinite(control.curvature)  # of a chain that has diverged, as its next step will show
+    return torch.where(lost, step_size, cut.step_size), replace(
         stream,
-        factor=control.factor().cpu().numpy(),
+        factor=torch.where(lost, 1.0, control.factor()).cpu().numpy(),
         curvature=(control.curvature / n_data).cpu().numpy(),
         direction=(control.direction / n_data).to(state.theta.dtype).cpu().numpy(),
         looks=(control.step, control.next_look),
