@@ -1,4 +1,4 @@
-"""A warm start goes on from where the last fit ended: on the same rows as if it had not stopped, on others from the same function."""
+"""A warm start goes on from where the last fit ended: on the same rows as if it had not stopped, else from the same function."""
 
 import pickle
 

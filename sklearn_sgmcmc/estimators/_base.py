@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse
@@ -25,6 +25,8 @@ from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, Diagnostics, diagn
 from sklearn_sgmcmc.engine import RunResult, Stage
 from sklearn_sgmcmc.estimators._resume import LastState, Model, last_state, law_key
 from sklearn_sgmcmc.estimators._review import (
+    Compared,
+    Quantity,
     core_message,
     effective_temperature,
     measure,
@@ -52,31 +54,6 @@ Targets: TypeAlias = Any
 
 BYSTANDERS = ("n_jobs", "verbose", "checkpoint")
 """Parameters that do not decide the draws."""
-
-
-class Quantity(NamedTuple):
-    """Something that chains can be compared by: a statistic of the network's outputs with one column per label.
-
-    ``axis`` says what the labels are; a quantity that is not ``per_row`` is the same for all rows.
-    """
-
-    name: str
-    axis: str
-    labels: list[Any]
-    per_row: bool
-    statistic: Statistic
-
-    def names(self, rows: NDArray[np.int64]) -> list[str]:
-        """Return the name of each value, rows first."""
-        columns = [self.name if len(self.labels) == 1 else f"{self.name} of {self.axis} {label}" for label in self.labels]
-        return [f"{column}, reference row {row}" for row in rows for column in columns] if self.per_row else columns
-
-
-class Compared(NamedTuple):
-    """Quantities by name, and their values at all draws, (S, C, Q)."""
-
-    names: list[str]
-    values: NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
-from sklearn.utils.metaestimators import available_if
 
 from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
-from sklearn_sgmcmc.estimators._base import Matrix, Quantity, Targets, cast_finite
+from sklearn_sgmcmc.estimators._base import Matrix, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._review import Quantity
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.estimators._settings import Automatic
-from sklearn_sgmcmc.estimators._streaming import StreamingMLP, takes_chunks
+from sklearn_sgmcmc.estimators._streaming import StreamingMLP
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.predictive import Ensemble, mixture_quantile, over_rows
 from sklearn_sgmcmc.samplers.kinetic import SGHMC
@@ -75,23 +75,6 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
     _automatic = Automatic(MCLMC(energy_error=0.3, memory=200.0), SGHMC(), temperature=1.0)
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
-
-    @available_if(takes_chunks)  # type: ignore[untyped-decorator]
-    @shared_docs
-    def partial_fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None = None, n_total: float | None = None) -> Self:
-        """Take the chains on over one chunk of rows: a step per chunk, or per ``batch_size`` rows of it.
-
-        <laws>
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_rows, n_features)
-            The rows of a chunk; finite.
-        y : array of shape (n_rows,) or (n_rows, n_outputs)
-            Their targets.
-        <shared arguments>
-        """
-        return self._partial_fit(X, y, None, sample_weight, n_total)
 
     def _encode_chunk(self, y: NDArray[Any], classes: ArrayLike | None, *, first: bool) -> NDArray[np.float64]:
         """Return the targets as columns, as many as in the first call."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from sklearn_sgmcmc.engine import RunResult
 from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._stages import core_limit
 from sklearn_sgmcmc.posterior import Posterior
+from sklearn_sgmcmc.predictive import Statistic
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.threads import one_thread
 
@@ -40,6 +41,31 @@ NOISY_INDEPENDENT, NOISY_RESHUFFLED = 0.1, 0.4
 """Median gradient-noise ratio that widens the posterior by 5 % under independently drawn and under reshuffled batches."""
 LONGEST = 10
 """Largest factor by which a longer run is advised."""
+
+
+class Quantity(NamedTuple):
+    """Something that chains can be compared by: a statistic of the network's outputs with one column per label.
+
+    ``axis`` says what the labels are; a quantity that is not ``per_row`` is the same for all rows.
+    """
+
+    name: str
+    axis: str
+    labels: list[Any]
+    per_row: bool
+    statistic: Statistic
+
+    def names(self, rows: NDArray[np.int64]) -> list[str]:
+        """Return the name of each value, rows first."""
+        columns = [self.name if len(self.labels) == 1 else f"{self.name} of {self.axis} {label}" for label in self.labels]
+        return [f"{column}, reference row {row}" for row in rows for column in columns] if self.per_row else columns
+
+
+class Compared(NamedTuple):
+    """Quantities by name, and their values at all draws, (S, C, Q)."""
+
+    names: list[str]
+    values: NDArray[np.float64]
 
 
 def effective_temperature(settings: Settings, timeline: Timeline) -> float | None:

@@ -11,10 +11,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 
 from sklearn_sgmcmc.diagnostics import REFERENCE_ROWS, Measured
 from sklearn_sgmcmc.engine import PATIENCE, RunResult
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets
+from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._resume import OWN, LastState, Model
 from sklearn_sgmcmc.estimators._review import excess, of_state, spike_threshold
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
@@ -44,6 +46,23 @@ def takes_chunks(estimator: Any) -> bool:
 
 class StreamingMLP(BaseBayesianMLP):
     """The estimators' ``partial_fit``; ``docs/streaming.md`` has the laws."""
+
+    @available_if(takes_chunks)  # type: ignore[untyped-decorator]
+    @shared_docs
+    def partial_fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None = None, n_total: float | None = None) -> Self:
+        """Take the chains on over one chunk of rows: a step per chunk, or per ``batch_size`` rows of it.
+
+        <laws>
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            The rows of a chunk; finite.
+        y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Their targets.
+        <shared arguments>
+        """
+        return self._partial_fit(X, y, None, sample_weight, n_total)
 
     def _encode_chunk(self, y: NDArray[Any], classes: ArrayLike | None, *, first: bool) -> NDArray[np.float64]:
         """Return the targets of a chunk as columns (n, k), as ``_encode`` does; the first call says what targets there are."""
