@@ -18,7 +18,7 @@ from sklearn_sgmcmc.displays import OKABE_ITO
 rng = np.random.RandomState(0)
 slope, slopes = 1.0, []
 shared = {"prior": "normal", "noise": 1.0, "sampler": "sgld", "n_chains": 16, "random_state": 0}
-models = {memory: BayesianMLPRegressor((), learning_rate=1 / memory, **shared) for memory in (5, 40)}
+models = {memory: BayesianMLPRegressor((), learning_rate=1 / memory, **shared) for memory in (5, 20)}
 tracked = {memory: [] for memory in models}
 for _ in range(300):
     slope = rng.choice([-1.0, 1.0, 0.0]) if rng.rand() < 0.02 else slope
@@ -42,12 +42,14 @@ for ax, color, (memory, found) in zip(axes, OKABE_ITO, tracked.items(), strict=F
     ax.plot(chunks, mean, color=color)
     ax.step(chunks, slopes, color="0.2", linewidth=1, where="post", label="true slope")
     ax.set(ylabel="slope", title=f"memory of {memory} chunks, {50 * memory} rows")
-    ax.legend(loc="lower left", fontsize="small")
+    ax.set_ylim(-1.7, 1.7)
+    ax.legend(loc="lower center", fontsize="small", ncols=2)
 axes[1].set_xlabel("chunk of 50 rows")
 for model in models.values():
     print(model.diagnostics().law)
 plt.show()
 
 # %%
-# A short memory follows a jump at once and knows the slope less well; a long one takes 40 chunks to forget, and is surer of what it
-# has. Between jumps both bands are those of the rows that they still remember.
+# A short memory follows a jump at once and knows the slope less well at rest: its band is that of 250 rows. A long one has four
+# times the rows and half the band at rest, but takes four times as long to forget; on the way its draws, which are from the last 20
+# steps, spread over where it was.
