@@ -150,6 +150,7 @@ CHANGES = [
     ({"activation": "tanh"}, slice(None), "activation changed"),
     ({"n_chains": 6}, slice(None), "n_chains=6 was 5"),
     ({}, slice(2), "2 features"),
+    ({"checkpoint": "here"}, slice(None), "keeps no start"),
     ({"warm_start": "yes"}, slice(None), "warm_start='yes' must be True or False"),
 ]
 

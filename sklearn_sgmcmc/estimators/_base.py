@@ -142,6 +142,10 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         model = self._model()
         key = law_key(settings, rows, model)
         if last is not None:
+            if settings.checkpoint is not None:
+                raise ValueError(
+                    f"checkpoint={self.checkpoint!r} keeps no start of chains that go on: use checkpoint=None for a warm fit."
+                )
             last.check(model, settings, "Set it back, or use warm_start=False to begin anew.")
             settings = last.settings(settings, key)
         job = self._job(settings, rows, posterior, source, lay_out if last is None else lay_on)
