@@ -64,7 +64,7 @@ class StreamingMLP(BaseBayesianMLP):
         """
         return self._partial_fit(X, y, None, sample_weight, n_total)
 
-    def _encode_chunk(self, y: NDArray[Any], classes: ArrayLike | None, *, first: bool) -> NDArray[np.float64]:
+    def _encode_chunk(self, y: NDArray[Any], classes: ArrayLike | None, *, first: bool) -> NDArray[Any]:
         """Return the targets of a chunk as columns (n, k), as ``_encode`` does; the first call says what targets there are."""
         raise NotImplementedError
 
