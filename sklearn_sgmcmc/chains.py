@@ -30,6 +30,7 @@ class ChainJob:
     independent : whether batches are drawn independently instead of by reshuffling.
     entropy : integers from which all random streams are derived.
     checkpoint : where the run is kept, None if nowhere.
+    start : where the chains begin: the sampler's state to go on from, or parameters (C, P); None draws parameters at random.
     """
 
     stages: tuple[Stage, ...]
@@ -44,6 +45,7 @@ class ChainJob:
     dtype: torch.dtype
     verbose: int
     checkpoint: Checkpoint | None = None
+    start: Any = None
 
 
 RUNNER: ContextVar[Callable[[ChainJob], RunResult] | None] = ContextVar("RUNNER", default=None)
@@ -133,13 +135,24 @@ def run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:
         row_generators(job.entropy, chains, job.device),
         independent=job.independent,
     )
-    scale = job.initial_scale.to(device=job.device, dtype=job.dtype)
-    theta = noise(torch.empty(len(chains), len(scale), dtype=job.dtype, device=job.device)) * scale
+    theta, state = _start(job, chains, noise)
     verbose = job.verbose if blocks[0] == 0 else 0
     keeper = None if job.checkpoint is None else job.checkpoint.keeper(tuple(blocks))
     steps_per_epoch = job.row_set.size / job.batch_size
     with one_thread():
-        return run(job.stages, theta, batches, noise, verbose=verbose, steps_per_epoch=steps_per_epoch, keeper=keeper)
+        return run(job.stages, theta, batches, noise, start=state, verbose=verbose, steps_per_epoch=steps_per_epoch, keeper=keeper)
+
+
+def _start(job: ChainJob, chains: range, noise: BlockNoise) -> tuple[torch.Tensor, Any]:
+    """Return the parameters from which some of the chains begin, and the sampler's state if they go on from one."""
+    if job.start is None:
+        scale = job.initial_scale.to(device=job.device, dtype=job.dtype)
+        return noise(torch.empty(len(chains), len(scale), dtype=job.dtype, device=job.device)) * scale, None
+    some = slice(chains.start, chains.stop)
+    if isinstance(job.start, torch.Tensor):
+        return job.start[some], None
+    state = type(job.start)(*(part[some] for part in job.start))
+    return state.theta, state
 
 
 def _join(results: Sequence[RunResult]) -> RunResult:

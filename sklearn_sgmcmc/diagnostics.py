@@ -142,6 +142,7 @@ class Measured:
     noise_ratio : median and maximum over parameters and chains of the gradient-noise ratio; None if the sampler absorbs it.
     acceptance_rate, kinetic_temperature, friction : (C,), None where the sampler has no such thing.
     dropped_chains : see ``Diagnostics``.
+    law : what the draws of a stream are draws of.
     """
 
     compared: slice
@@ -152,6 +153,7 @@ class Measured:
     kinetic_temperature: NDArray[np.float64] | None = None
     friction: NDArray[np.float64] | None = None
     dropped_chains: tuple[tuple[int, int], ...] = ()
+    law: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ class Diagnostics:
     dropped_chains : tuple of pairs of ints
         Number of each chain that diverged, from 0, and the step, the warm-up included, by which it was seen to; -1 if the whole run
         alone showed it, being far too hot. These chains are in no other attribute and in no prediction.
+    law : str
+        After ``partial_fit``, what the draws are draws of; empty after ``fit``, whose draws are the posterior's of its rows.
     """
 
     names: list[str]
@@ -195,6 +199,7 @@ class Diagnostics:
     friction: NDArray[np.float64] | None
     warnings: list[str] = field(default_factory=list)
     dropped_chains: tuple[tuple[int, int], ...] = ()
+    law: str = ""
 
 
 def diagnose(
@@ -218,6 +223,7 @@ def diagnose(
         friction=measured.friction,
         warnings=list(warnings),
         dropped_chains=measured.dropped_chains,
+        law=measured.law,
     )
 
 
@@ -229,7 +235,8 @@ def compared_potential(measured: Measured, potential: NDArray[np.float64]) -> ND
 
 def summary(head: Sequence[tuple[str, str]], found: Diagnostics) -> str:
     """Return a plain-text table: what was run (``head``), how the chains agree, how the sampler fared, and the warnings."""
-    rows = [*head, *_agreement(found), *_sampler_facts(found)]
+    of_law = [("law of the draws", found.law)] if found.law else []
+    rows = [*head, *of_law, *_agreement(found), *_sampler_facts(found)]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {text}" for name, text in rows]
     lines += [f"warning: {text}" for text in found.warnings] or ["no warnings"]

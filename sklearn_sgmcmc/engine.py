@@ -186,6 +186,7 @@ def run(
     batches: Iterator[Any],
     noise: Noise,
     *,
+    start: Any = None,
     verbose: int = 0,
     steps_per_epoch: float = 1.0,
     watch_every_step: bool = False,
@@ -193,6 +194,7 @@ def run(
 ) -> RunResult:
     """Walk through the stages from ``theta`` (C, P) and return the draws they keep.
 
+    ``start`` is the state of the first stage's sampler to go on from, with ``theta`` its parameters; None is a fresh one.
     Chains that stop being finite do not disturb the others; the run ends early when none is left. ``watch_every_step`` finds the
     very step at which a chain stopped being finite. A KeyboardInterrupt ends the run: with the draws kept so far, or, if there are
     none, by being raised. A ``keeper`` writes the run down now and then, and has it go on from there when it is started again;
@@ -210,7 +212,7 @@ def run(
             stage.check()
             sampler = stage.sampler
             rows = batches if stage.batch_size is None else cast(Batches, batches).resized(stage.batch_size)
-            state: Any = None
+            state, start = start, None
             batch: Any = None
             cut, timeline = stage.step_control(), stage.timeline
             own = None if rows is batches else rows

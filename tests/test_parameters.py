@@ -47,7 +47,7 @@ CHANGES = {
     "noise": "homoscedastic",
     "normalize_y": False,
 }
-SAME = {"n_jobs": 2, "verbose": 1, "device": "cpu", "checkpoint": Path(tempfile.mkdtemp())}
+SAME = {"n_jobs": 2, "warm_start": True, "verbose": 1, "device": "cpu", "checkpoint": Path(tempfile.mkdtemp())}
 
 CASES = [
     (estimator, name)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse
@@ -15,17 +14,20 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sklearn_sgmcmc._checks import check_integer
+from sklearn_sgmcmc._checks import check_flag, check_integer
 from sklearn_sgmcmc.batches import RowSet, RowSource, dense_rows
 from sklearn_sgmcmc.chains import ChainJob, checkpointed, sample_chains
 from sklearn_sgmcmc.checkpoint import Checkpoint
 from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, Diagnostics, diagnose, evenly, per_chain, summary, to_data_tree
-from sklearn_sgmcmc.engine import RunResult
+from sklearn_sgmcmc.engine import RunResult, Stage
 from sklearn_sgmcmc.estimators._persistence import packed, unpacked
+from sklearn_sgmcmc.estimators._resume import LastState, Model, last_state, law_key
 from sklearn_sgmcmc.estimators._review import (
+    Compared,
+    Quantity,
     core_message,
     effective_temperature,
     measure,
@@ -34,9 +36,9 @@ from sklearn_sgmcmc.estimators._review import (
     spike_threshold,
     surviving_chains,
 )
-from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, training_rows, warn_of_small_weights
+from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, row_weights, training_rows, warn_of_small_weights
 from sklearn_sgmcmc.estimators._settings import Automatic, Settings, resolve
-from sklearn_sgmcmc.estimators._stages import lay_out
+from sklearn_sgmcmc.estimators._stages import lay_on, lay_out
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
@@ -51,36 +53,8 @@ Matrix: TypeAlias = Any
 Targets: TypeAlias = Any
 """An array or series of shape (n_rows,), or an array or frame of shape (n_rows, n_outputs)."""
 
-LARGEST_WEIGHT = 1e15
-"""Weights lie between this and its inverse: far beyond any count, and within the range of float32 when squared."""
-
 BYSTANDERS = ("n_jobs", "verbose", "checkpoint")
 """Parameters that do not decide the draws."""
-
-
-class Quantity(NamedTuple):
-    """Something that chains can be compared by: a statistic of the network's outputs with one column per label.
-
-    ``axis`` says what the labels are; a quantity that is not ``per_row`` is the same for all rows.
-    """
-
-    name: str
-    axis: str
-    labels: list[Any]
-    per_row: bool
-    statistic: Statistic
-
-    def names(self, rows: NDArray[np.int64]) -> list[str]:
-        """Return the name of each value, rows first."""
-        columns = [self.name if len(self.labels) == 1 else f"{self.name} of {self.axis} {label}" for label in self.labels]
-        return [f"{column}, reference row {row}" for row in rows for column in columns] if self.per_row else columns
-
-
-class Compared(NamedTuple):
-    """Quantities by name, and their values at all draws, (S, C, Q)."""
-
-    names: list[str]
-    values: NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False)
@@ -108,6 +82,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
     device: str | torch.device = "auto"
     dtype: str = "float32"
     random_state: int | np.random.RandomState | None = None
+    warm_start: bool = False
     verbose: int = 0
     checkpoint: str | PathLike[str] | None = None
 
@@ -154,11 +129,8 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         """Fit, gather in ``_messages`` what to warn of, and return whether the keyboard interrupted the run, and its checkpoint."""
         self._messages: list[str] = []
         settings = resolve(self)
-        if scipy.sparse.issparse(y):
-            raise ValueError("y is sparse: targets must be a dense array; use y.toarray().")
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True, y_numeric=self._y_numeric
-        )
+        last: LastState | None = self.__dict__.get("_last") if check_flag("warm_start", self.warm_start) else None
+        X, y = self._checked(X, y, reset=last is None)
         target = self._encode(y)
         weight = self._weights(X, y, sample_weight)
         warn_of_small_weights(weight)
@@ -166,21 +138,61 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         n_rows = len(rows.weight)
         settings = settings.at(full_batch=rows.batch_size == n_rows, tall=n_rows >= X.shape[1])
         _check_needs(settings, rows)
-        self._x_scaling = column_scaling(rows.x, rows.weight, enabled=self.standardize)
+        self._learn_scales(rows)
         scaled_target, self._likelihood = self._observe(rows)
         self._network = MLP((X.shape[1], *settings.hidden, self._likelihood.n_outputs), settings.activation)
         posterior = Posterior(self._network, self._likelihood, settings.prior, float(len(rows.weight)), rows.n_data)
         source = rows.source(self._x_scaling, scaled_target, settings.dtype, settings.device)
-        job = self._job(settings, rows, posterior, source)
+        model = self._model()
+        key = law_key(settings, rows, model)
+        if last is not None:
+            if settings.checkpoint is not None:
+                raise ValueError(
+                    f"checkpoint={self.checkpoint!r} keeps no start of chains that go on: use checkpoint=None for a warm fit."
+                )
+            last.check(model, settings, "Set it back, or use warm_start=False to begin anew.")
+            settings = last.settings(settings, key)
+        job = self._job(settings, rows, posterior, source, lay_out if last is None else lay_on)
+        if last is not None:
+            job = last.resumed(job, settings, model, key)
         result = sample_chains(job, settings.n_jobs)
         alive, of_chains = surviving_chains(settings, posterior, job, result, rows.n_data)
         self._store(settings, rows, job, result, alive)
+        self._last = last_state(
+            settings,
+            model,
+            job,
+            result,
+            alive,
+            n_data=rows.n_data,
+            n_chains=settings.n_chains if last is None else last.n_chains,
+            key=key,
+        )
         self._measured, self.potential_ = measure(settings, job, result, alive)
         self._reference = self._reference_rows(rows)
         of_run = self._of_run(settings, job, result)
         of_spike = core_message(settings, job, result.step_size[alive], rows.n_data)
         self._messages += [message for message in (of_chains, *of_run, of_spike, self._of_model(rows)) if message is not None]
         return result.interrupted, job.checkpoint
+
+    def _checked(self, X: Matrix, y: Targets, *, reset: bool) -> tuple[Any, NDArray[Any]]:
+        """Return checked training rows; features are new, or with ``reset`` False those of the call before."""
+        if scipy.sparse.issparse(y):
+            raise ValueError("y is sparse: targets must be a dense array; use y.toarray().")
+        types = [np.float64, np.float32]
+        X, y = validate_data(
+            self, X, y, reset=reset, accept_sparse="csr", dtype=types, multi_output=True, y_numeric=self._y_numeric
+        )
+        return X, y
+
+    def _learn_scales(self, rows: TrainingRows) -> None:
+        """Remember the scales of the training rows."""
+        self._x_scaling = column_scaling(rows.x, rows.weight, enabled=self.standardize)
+
+    def _model(self) -> Model:
+        """Return what the parameters of the chains mean."""
+        of_y = self.__dict__.get("_y_scaling")
+        return Model(self._network, self._likelihood, self.__dict__.get("classes_"), self._x_scaling, of_y)
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
@@ -209,26 +221,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
 
     def _weights(self, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> NDArray[np.float64]:
         """Return one weight per row, (n,) float64."""
-        if sample_weight is None:
-            return np.ones(X.shape[0])
-        if isinstance(sample_weight, numbers.Real):
-            sample_weight = np.full(X.shape[0], sample_weight)
-        weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", ensure_min_samples=0)
-        if weight.ndim != 1:
-            raise ValueError(f"sample_weight has shape {weight.shape}: it must be 1D, one weight per row of X.")
-        check_consistent_length(X, weight)
-        if weight.min() < 0:
-            raise ValueError(f"sample_weight has the negative value {weight.min()}: weights are counts, make them >= 0.")
-        if not weight.any():
-            raise ValueError("sample_weight is zero for every row: give at least one row a positive weight.")
-        if weight.max() > LARGEST_WEIGHT or weight[weight > 0].min() < 1 / LARGEST_WEIGHT:
-            raise ValueError(
-                f"sample_weight reaches from {weight[weight > 0].min():.3g} to {weight.max():.3g}: weights are counts between "
-                f"{1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring them near 1."
-            )
-        return np.asarray(weight)
+        return row_weights(X, sample_weight)
 
-    def _job(self, settings: Settings, rows: TrainingRows, posterior: Posterior, source: RowSource) -> ChainJob:
+    def _job(
+        self, settings: Settings, rows: TrainingRows, posterior: Posterior, source: RowSource, lay: Callable[..., tuple[Stage, ...]]
+    ) -> ChainJob:
         """Lay out the run."""
         n_rows = len(rows.weight)
         n_steps = settings.n_steps(n_rows, rows.batch_size)
@@ -251,7 +248,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
                 f"of the {n_steps} steps come after burn-in. Increase max_iter or lower n_draws."
             )
         step_size = settings.learning_rate / settings.unit(rows.n_data)
-        stages = lay_out(settings, timeline, posterior, step_size, n_rows=n_rows, full_batch=n_rows == rows.batch_size)
+        stages = lay(settings, timeline, posterior, step_size, n_rows=n_rows, full_batch=n_rows == rows.batch_size)
         random = check_random_state(self.random_state)
         job = ChainJob(
             stages=stages,
@@ -288,7 +285,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         self.effective_temperature_ = effective_temperature(settings, job.stages[-1].timeline)
         self.n_steps_ = result.n_steps - settings.warm_up_steps(len(rows.weight))
         self.sampler_ = settings.sampler
-        self.n_iter_ = settings.epochs(len(rows.weight), rows.batch_size, self.n_steps_)
+        self.n_iter_ = max(1, self.n_steps_ * rows.batch_size // len(rows.weight))
 
     @property
     def keep_mask_(self) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -11,13 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from sklearn_sgmcmc._checks import check_flag
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, cast_finite
+from sklearn_sgmcmc.estimators._base import Matrix, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._review import Quantity
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Automatic
+from sklearn_sgmcmc.estimators._streaming import StreamingMLP, takes_chunks
 from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
 from sklearn_sgmcmc.predictive import over_rows
 from sklearn_sgmcmc.priors import Prior
@@ -26,7 +29,7 @@ from sklearn_sgmcmc.samplers.drift import MSGLD
 
 @shared_docs
 @dataclass(eq=False, repr=False, kw_only=True)
-class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[misc]  # scikit-learn is untyped
+class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian multilayer perceptron for classification, sampled by stochastic-gradient MCMC.
 
     The weights have the posterior exp(-U), U = -log prior - sum_n w_n log softmax(f(x_n))[y_n]; class probabilities are averaged
@@ -61,14 +64,61 @@ class BayesianMLPClassifier(ClassifierMixin, BaseBayesianMLP):  # type: ignore[m
     _automatic = Automatic(MSGLD(), MSGLD(), temperature=0.3)
     _least_warm_up = 500
 
+    @available_if(takes_chunks)  # type: ignore[untyped-decorator]
+    @shared_docs
+    def partial_fit(
+        self,
+        X: Matrix,
+        y: Targets,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        n_total: float | None = None,
+    ) -> Self:
+        """Take the chains on over one chunk of rows: a step per chunk, or per ``batch_size`` rows of it.
+
+        <laws>
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            The rows of a chunk; finite.
+        y : array of shape (n_rows,)
+            Their classes, not all of which have to be there.
+        classes : array of shape (n_classes,), optional
+            All classes that may come; needed in the first call.
+        <shared arguments>
+        """
+        return self._partial_fit(X, y, classes, sample_weight, n_total)
+
     def _encode(self, y: NDArray[Any]) -> NDArray[np.uint8]:
         """Return one-hot rows."""
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
-        one_hot = np.zeros((len(y), len(self.classes_)), dtype=np.uint8)
-        one_hot[np.arange(len(y)), index] = 1
-        return one_hot
+        return np.eye(len(self.classes_), dtype=np.uint8)[index]
+
+    def _encode_chunk(self, y: NDArray[Any], classes: ArrayLike | None, *, first: bool) -> NDArray[np.uint8]:
+        """Return one-hot rows of the classes of the first call."""
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs the classes of all rows, and partial_fit sees one chunk: give a dict."
+            )
+        if first and classes is None:
+            raise ValueError("classes=None: the first call of partial_fit must name all classes that may come; pass classes=[...].")
+        if classes is not None:
+            given = np.unique(column_or_1d(classes))
+            if not first and not np.array_equal(given, self.classes_):
+                raise ValueError(f"classes={given.tolist()} were {self.classes_.tolist()} in the first call; leave classes=None.")
+            self.classes_ = given
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"y has classes {unknown.tolist()} that are not among {self.classes_.tolist()}, those of the first call: "
+                "name all of them there."
+            )
+        return np.eye(len(self.classes_), dtype=np.uint8)[np.searchsorted(self.classes_, y)]
 
     def _weights(self, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> NDArray[np.float64]:
         """Return sample weights times class weights."""

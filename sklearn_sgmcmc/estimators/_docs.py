@@ -68,6 +68,11 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         Arithmetic of the chains. Draws are stored in float32.
     random_state : int, RandomState or None, default None
         An integer makes fits bit-equal.
+    warm_start : bool, default False
+        Whether a further ``fit`` starts each chain where the last call left it, without warm-up. On the same rows with the same
+        settings the chains simply go on: the same step, no burn-in, new draws. Otherwise the network's function is kept, also
+        where the scales of X and y have changed, and ``burn_in`` holds: only the start differs from that of a fresh fit. ``draws_``
+        and ``n_iter_`` are those of the last call. A changed network, number of chains, of features or set of classes is an error.
     verbose : int, default 0
         0 is silent, 1 shows one progress bar: with several workers, that of the first. Ctrl-C keeps the draws made so far
         (with one worker), warns and raises KeyboardInterrupt.
@@ -105,8 +110,45 @@ draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
         Their names, if all are strings."""
 
 
-def shared_docs(cls: type[T]) -> type[T]:
-    """Fill the shared parameters and attributes into a class docstring."""
-    assert cls.__doc__ is not None
-    cls.__doc__ = cls.__doc__.replace("<shared parameters>", SHARED_PARAMETERS).replace("<shared attributes>", SHARED_ATTRIBUTES)
-    return cls
+STREAM_LAWS = """\
+Without ``n_total`` the chains track a stream. A chunk t steps ago counts (1 - r)^t, r = k learning_rate, with k the
+        sampler's drift gain (1 for "sgld", 1 / friction for "sghmc"). N, the sum of these weights and at most (rows per step) / r,
+        is the number of rows that the draws know of; draws are from the last 1 / r steps. With ``n_total`` = N the chunks are
+        minibatches of one data set of total weight N that is passed again and again: after 20 / learning_rate steps the draws, from
+        the last half of all steps, have its posterior, up to the sampler's bias and the noise of the minibatches. ``summary()`` and
+        ``diagnostics().law`` say what the draws are draws of; never of rows that are not seen any more.
+
+        There is no warm-up and no burn-in. The learning rate is the sampler's default, cut where the curvature demands it, unless
+        a number is given. The scales of X and y are those of the first call for good: let its chunk be large. After ``fit`` the
+        chains go on from where it left them; ``fit`` begins anew."""
+
+STREAM_ARGUMENTS = """\
+sample_weight : array of shape (n_rows,), optional
+            Counts: a row of weight k stands for k rows. Not negative, not all zero.
+        n_total : float or None, default None
+            Total weight (with unit weights, rows) of the one data set whose minibatches the chunks are; None tracks.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input lies outside its domain or does not go with the calls before, or if every chain diverges; the
+            model is then left as it was."""
+
+SHARED = {
+    "<shared parameters>": SHARED_PARAMETERS,
+    "<shared attributes>": SHARED_ATTRIBUTES,
+    "<laws>": STREAM_LAWS,
+    "<shared arguments>": STREAM_ARGUMENTS,
+}
+
+
+def shared_docs(described: T) -> T:
+    """Fill the shared parts into the docstring of a class or function."""
+    assert described.__doc__ is not None
+    for mark, text in SHARED.items():
+        described.__doc__ = described.__doc__.replace(mark, text)
+    return described

@@ -13,10 +13,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
 
 from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Quantity, Targets, cast_finite
+from sklearn_sgmcmc.estimators._base import Matrix, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._review import Quantity
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.estimators._settings import Automatic
+from sklearn_sgmcmc.estimators._streaming import StreamingMLP
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.predictive import Ensemble, mixture_quantile, over_rows
 from sklearn_sgmcmc.samplers.kinetic import SGHMC
@@ -33,7 +35,7 @@ LEAST_DATA = 10
 
 @shared_docs
 @dataclass(eq=False, repr=False, kw_only=True)
-class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[misc]  # scikit-learn is untyped
+class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian multilayer perceptron for regression with Gaussian noise, sampled by stochastic-gradient MCMC.
 
     The weights have the posterior exp(-U), U = -log prior - sum_n w_n log N(y_n; f(x_n), sd^2); the predictive distribution is the
@@ -73,6 +75,16 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
 
+    def _encode_chunk(self, y: NDArray[Any], classes: ArrayLike | None, *, first: bool) -> NDArray[np.float64]:
+        """Return the targets as columns, as many as in the first call."""
+        known = None if first else (self.n_outputs_, self._y_ndim)
+        columns = self._encode(y)
+        if known is not None and known != (self.n_outputs_, self._y_ndim):
+            raise ValueError(
+                f"y has shape {y.shape}, and {known[1]} axes with {known[0]} targets before; keep the shape of its rows."
+            )
+        return columns
+
     def _encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the targets as columns."""
         check_flag("normalize_y", self.normalize_y)
@@ -81,8 +93,11 @@ class BayesianMLPRegressor(RegressorMixin, BaseBayesianMLP):  # type: ignore[mis
         self.n_outputs_ = columns.shape[1]
         return columns
 
-    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
+    def _learn_scales(self, rows: TrainingRows) -> None:
+        super()._learn_scales(rows)
         self._y_scaling = column_scaling(rows.target, rows.weight, enabled=self.normalize_y)
+
+    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
         self._y_scaling.apply(rows.target, np.dtype(self.dtype), "y", "normalize_y")  # raises if the chains could not hold it
         return self._y_scaling.apply(rows.target, np.float64, "y", "normalize_y"), self._noise_model()
 

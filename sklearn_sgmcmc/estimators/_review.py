@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from sklearn_sgmcmc.engine import RunResult
 from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._stages import core_limit
 from sklearn_sgmcmc.posterior import Posterior
+from sklearn_sgmcmc.predictive import Statistic
 from sklearn_sgmcmc.schedules import Timeline
 
 HOT = 10.0
@@ -39,6 +40,31 @@ NOISY_INDEPENDENT, NOISY_RESHUFFLED = 0.1, 0.4
 """Median gradient-noise ratio that widens the posterior by 5 % under independently drawn and under reshuffled batches."""
 LONGEST = 10
 """Largest factor by which a longer run is advised."""
+
+
+class Quantity(NamedTuple):
+    """Something that chains can be compared by: a statistic of the network's outputs with one column per label.
+
+    ``axis`` says what the labels are; a quantity that is not ``per_row`` is the same for all rows.
+    """
+
+    name: str
+    axis: str
+    labels: list[Any]
+    per_row: bool
+    statistic: Statistic
+
+    def names(self, rows: NDArray[np.int64]) -> list[str]:
+        """Return the name of each value, rows first."""
+        columns = [self.name if len(self.labels) == 1 else f"{self.name} of {self.axis} {label}" for label in self.labels]
+        return [f"{column}, reference row {row}" for row in rows for column in columns] if self.per_row else columns
+
+
+class Compared(NamedTuple):
+    """Quantities by name, and their values at all draws, (S, C, Q)."""
+
+    names: list[str]
+    values: NDArray[np.float64]
 
 
 def effective_temperature(settings: Settings, timeline: Timeline) -> float | None:
@@ -73,6 +99,13 @@ def spike_threshold(posterior: Posterior) -> tuple[NDArray[np.float32] | None, b
     return None if threshold is None else threshold.float().numpy(), posterior.density.prune
 
 
+def excess(settings: Settings, posterior: Posterior, zero: torch.Tensor) -> torch.Tensor:
+    """Return how far U of a sound chain may lie above U(0); ``zero`` are parameters (C, P) of 0."""
+    ordinary = posterior.initial_scale().to(zero)[None]
+    of_spike = (posterior.prior_value(ordinary) - posterior.prior_value(zero[:1])).clamp_min(0.0)
+    return of_spike + HOT * max(settings.temperature, 1.0) * posterior.n_params
+
+
 def surviving_chains(
     settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult, n_data: float
 ) -> tuple[torch.Tensor, str | None]:
@@ -86,9 +119,7 @@ def surviving_chains(
     zero = torch.zeros(1, posterior.n_params, dtype=job.dtype, device=job.device)
     with torch.no_grad():
         allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
-        ordinary = posterior.initial_scale().to(zero)[None]
-        allowed = allowed + (posterior.prior_value(ordinary) - posterior.prior_value(zero)).clamp_min(0.0)
-    hot = half > allowed + HOT * max(settings.temperature, 1.0) * posterior.n_params
+        hot = half > allowed + excess(settings, posterior, zero)
     dead = hot | (result.diverged_at >= 0) | ~torch.isfinite(result.draws).all(dim=2).all(dim=0)
     n_dead = int(dead.sum())
     if n_dead == 0:
@@ -138,7 +169,7 @@ def measure(settings: Settings, job: ChainJob, result: RunResult, alive: torch.T
         ratio = _noise_ratio(settings, job, state, eps, float(temperature.mean()), result.n_steps)
     steps = result.diverged_at.tolist()
     dropped = tuple((chain, steps[chain]) for chain in (~alive).nonzero()[:, 0].tolist())
-    facts = _of_state(settings, stage.timeline, state, float(temperature[-1]))
+    facts = of_state(settings, stage.timeline, state, float(temperature[-1]))
     return Measured(compared, note, chosen, ratio, dropped_chains=dropped, **facts), potential
 
 
@@ -176,7 +207,7 @@ def noise_message(measured: Measured, learning_rate: float, *, independent: bool
     )
 
 
-def _of_state(settings: Settings, timeline: Timeline, state: Any, temperature: float) -> dict[str, Any]:
+def of_state(settings: Settings, timeline: Timeline, state: Any, temperature: float) -> dict[str, Any]:
     """Return the acceptance rate, kinetic temperature and friction of each chain, where the last state has them."""
     found = {}
     if hasattr(state, "accepted"):

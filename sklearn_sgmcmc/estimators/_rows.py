@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_consistent_length
 
 from sklearn_sgmcmc.batches import DenseRows, LazyRows, RowSource, Scaling, dense_rows
 from sklearn_sgmcmc.estimators._settings import MINIBATCH_ROWS
@@ -25,6 +27,8 @@ CHUNK, CHUNK_ELEMENTS = 4096, 2**22
 """Most rows, and numbers, that are made dense at once."""
 LEAST_WEIGHT = 0.1
 """Weight of a typical row below which weights can hardly be meant as counts."""
+LARGEST_WEIGHT = 1e15
+"""Weights lie between this and its inverse: far beyond any count, and within the range of float32 when squared."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,28 @@ class TrainingRows:
             return LazyRows(self.x, scaling, torch.from_numpy(compact), weights, dtype, device)
         targets = torch.from_numpy(target).to(device=device, dtype=dtype)
         return DenseRows(torch.from_numpy(scaling.apply(self.x, kind)).to(device), targets, weights.to(device))
+
+
+def row_weights(x: Any, sample_weight: ArrayLike | None) -> NDArray[np.float64]:
+    """Return one weight per row of ``x``, (n,) float64; raise ValueError where a weight is no count."""
+    if sample_weight is None:
+        return np.ones(x.shape[0])
+    if isinstance(sample_weight, numbers.Real):
+        sample_weight = np.full(x.shape[0], sample_weight)
+    weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", ensure_min_samples=0)
+    if weight.ndim != 1:
+        raise ValueError(f"sample_weight has shape {weight.shape}: it must be 1D, one weight per row of X.")
+    check_consistent_length(x, weight)
+    if weight.min() < 0:
+        raise ValueError(f"sample_weight has the negative value {weight.min()}: weights are counts, make them >= 0.")
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every row: give at least one row a positive weight.")
+    if weight.max() > LARGEST_WEIGHT or weight[weight > 0].min() < 1 / LARGEST_WEIGHT:
+        raise ValueError(
+            f"sample_weight reaches from {weight[weight > 0].min():.3g} to {weight.max():.3g}: weights are counts between "
+            f"{1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring them near 1."
+        )
+    return np.asarray(weight)
 
 
 def training_rows(

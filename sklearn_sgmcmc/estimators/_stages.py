@@ -43,13 +43,21 @@ def lay_out(
     stages = _warm_up(settings, replace(posterior, prior=priors[0].for_mode), n_rows)
     for start, stop in pairwise([*sorted({0, simple, *priors}), len(timeline)]):
         target = replace(posterior, prior=priors[max(step for step in priors if step <= start)])
-        target = _homoscedastic(target) if start < simple else target
+        target = homoscedastic(target) if start < simple else target
         stage = _sampling(settings, timeline[start:stop], target, step_size, full_batch=full_batch)
         before = cast(Posterior, stages[-1].posterior) if stages else target
         if before.likelihood != target.likelihood:
-            stage = replace(stage, carry=partial(_to_heteroscedastic, before))
+            stage = replace(stage, carry=partial(to_heteroscedastic, before))
         stages.append(stage)
     return tuple(stages)
+
+
+def lay_on(
+    settings: Settings, timeline: Timeline, posterior: Posterior, step_size: float, *, n_rows: int, full_batch: bool
+) -> tuple[Stage, ...]:
+    """Return the one stage of a run that goes on from another: with the last prior, and all of the network from the start."""
+    target = replace(posterior, prior=settings.prior.phases[-1][1])
+    return (_sampling(settings, timeline, target, step_size, full_batch=full_batch),)
 
 
 def _warm_up(settings: Settings, posterior: Posterior, n_rows: int) -> list[Stage]:
@@ -60,7 +68,7 @@ def _warm_up(settings: Settings, posterior: Posterior, n_rows: int) -> list[Stag
     falling = 0.5 * (1.0 + np.cos(np.pi * np.arange(n_steps) / n_steps))
     never = np.zeros(n_steps, dtype=np.bool_)
     timeline = Timeline(falling, np.zeros(n_steps), ~never, never)
-    target = _homoscedastic(posterior) if isinstance(posterior.likelihood, HeteroscedasticNoise) else posterior
+    target = homoscedastic(posterior) if isinstance(posterior.likelihood, HeteroscedasticNoise) else posterior
     return [Stage(Adam(), timeline, target, WARM_UP_RATE, 0.0, batch_size=min(n_rows, WARM_UP_ROWS))]
 
 
@@ -93,14 +101,14 @@ def _prior_steps(settings: Settings, timeline: Timeline) -> dict[int, Prior]:
     return priors
 
 
-def _homoscedastic(posterior: Posterior) -> Posterior:
+def homoscedastic(posterior: Posterior) -> Posterior:
     """Return the posterior with one learned noise level per target in place of each noise output."""
     likelihood = HomoscedasticNoise(cast(HeteroscedasticNoise, posterior.likelihood).n_targets)
     network = replace(posterior.network, widths=(*posterior.network.widths[:-1], likelihood.n_outputs))
     return replace(posterior, network=network, likelihood=likelihood)
 
 
-def _to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
+def to_heteroscedastic(first: Posterior, theta: torch.Tensor) -> torch.Tensor:
     """Turn each learned noise level into a noise output: zero weights, and the bias that gives the same sd everywhere."""
     weights, extra = first.split(theta)
     sd = cast(Gaussian, first.likelihood).noise_sd(extra, extra)[..., 0]

@@ -88,6 +88,10 @@ class Sampler(Parameters):
         """
         return 1.0
 
+    def drift_gain(self, state: Any) -> Coefficient | Theta:
+        """Return k in k eps E[g], the mean move of a slow parameter per step: 1 is SGLD's."""
+        return 1.0
+
     def momentum_variance(self, temperature: float) -> float | None:
         """Return the variance of a momentum in equilibrium as epsilon -> 0; None if the state holds none."""
         return None

@@ -107,6 +107,10 @@ class MSGLD(Sampler):
         power = {"printed": 2, "rescaled": 0, "recipe": 1}[self.variant]
         return (1.0 + self.bias_factor) ** power
 
+    def drift_gain(self, state: DriftState) -> Coefficient:
+        """1 + a, and 1 rescaled."""
+        return 1.0 if self.variant == "rescaled" else 1.0 + self.bias_factor
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> DriftState:
         """Start at ``theta`` with m_0 = 0."""
         return DriftState(theta, torch.zeros_like(theta))
@@ -173,6 +177,10 @@ class AdaptiveDrift(Sampler):
     def gradient_noise_gain(self, state: AdaptiveDriftState) -> Coefficient | Theta:
         """G, of the gradient's own part."""
         return 1.0 if self.preconditioner is None else self.preconditioner.metric(state.square)
+
+    def drift_gain(self, state: AdaptiveDriftState) -> Coefficient | Theta:
+        """G, of the gradient's own part."""
+        return self.gradient_noise_gain(state)
 
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> AdaptiveDriftState:
         """Start at ``theta`` without drift."""

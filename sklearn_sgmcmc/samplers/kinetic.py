@@ -81,6 +81,10 @@ class SGHMC(Sampler):
         """1 / f: the injected noise is 2 f eps tau."""
         return 1.0 / self.friction
 
+    def drift_gain(self, state: KineticState) -> Coefficient:
+        """1 / f: the velocity adds up 1 / f kicks."""
+        return 1.0 / self.friction
+
     def momentum_variance(self, temperature: float) -> float:
         """2 tau / (2 - f)."""
         return 2.0 * temperature / (2.0 - float(self.friction))
@@ -150,6 +154,11 @@ class BAOAB(Sampler):
     def gradient_noise_gain(self, state: SplittingState) -> Coefficient:
         """2 / (1 - exp(-2 f)): the heat bath injects (1 - exp(-2 f)) tau."""
         return 2.0 / (1.0 - exp(-2.0 * self.friction))
+
+    def drift_gain(self, state: SplittingState) -> Coefficient:
+        """(1 + c) / (2 (1 - c)), c = exp(-f): the sum of the velocity's correlations, its first half a step's."""
+        kept = exp(-self.friction)
+        return (1.0 + kept) / (2.0 * (1.0 - kept))
 
     def momentum_variance(self, temperature: float) -> float:
         """The temperature."""

@@ -52,6 +52,10 @@ class SGD(Sampler):
         """An optimiser has none."""
         return None
 
+    def drift_gain(self, state: SGDState) -> Coefficient:
+        """1 / (1 - m)."""
+        return 1.0 / (1.0 - self.momentum)
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> SGDState:
         """Start at ``theta`` at rest."""
         return SGDState(theta, torch.zeros_like(theta))

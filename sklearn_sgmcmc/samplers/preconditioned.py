@@ -76,6 +76,10 @@ class PSGLD(Sampler):
         """G."""
         return self.metric(state.square)
 
+    def drift_gain(self, state: PreconditionedState) -> Theta:
+        """G."""
+        return self.metric(state.square)
+
     def init(self, theta: Theta, potential: Potential, noise: Noise, control: Control) -> PreconditionedState:
         """Start at ``theta`` with V the squared gradient there."""
         return PreconditionedState(theta, self.start(potential.grad(theta), potential.n_data))

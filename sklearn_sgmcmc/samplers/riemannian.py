@@ -87,6 +87,10 @@ class SGRLD(Sampler):
         K = self.inverse_metric(state.theta)
         return K if K.ndim == 2 else K.diagonal(dim1=1, dim2=2)
 
+    def drift_gain(self, state: RiemannianState) -> Theta:
+        """K, or its diagonal."""
+        return self.gradient_noise_gain(state)
+
     def _inverse_fisher(self, F: Theta) -> Theta:
         return plus(self.regularizer, F).reciprocal()
 

@@ -119,6 +119,10 @@ class Santa(Sampler):
     def gradient_noise_gain(self, state: SantaState) -> None:
         """None: the friction absorbs it."""
 
+    def drift_gain(self, state: SantaState) -> Theta:
+        """G^2 / alpha, with the friction of the state."""
+        return state.metric.square() / state.friction
+
     def momentum_variance(self, temperature: float) -> float:
         """The temperature."""
         return temperature

@@ -79,6 +79,10 @@ class SGNHT(Sampler):
     def gradient_noise_gain(self, state: ThermostatState) -> None:
         """None: the friction absorbs it."""
 
+    def drift_gain(self, state: ThermostatState) -> torch.Tensor:
+        """1 / alpha, with the friction of the state."""
+        return 1.0 / state.friction
+
     def momentum_variance(self, temperature: float) -> float:
         """The temperature."""
         return temperature

@@ -1,0 +1,504 @@
+"""Streams: each of the two laws that partial_fit claims is that of the shipped sampler, and the calls keep their books."""
+
+import math
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse
+import torch
+from arviz_stats.base import array_stats
+from laws import affine_map
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc.estimators._walk import latter_steps, recent_steps
+from sklearn_sgmcmc.samplers import BAOAB, MSGLD, SAMPLERS, SGHMC, SGLD, NonReversibleSGLD
+
+NOISE = 1.0
+LINEAR = {"prior": "normal", "noise": NOISE, "random_state": 0}
+AFFINE = {
+    "sgld": (SGLD(), 1.0),
+    "sghmc": (SGHMC(friction=0.4), 2.5),
+    "msgld": (MSGLD(smoothing=0.5), 2.0),
+    "msgld recipe": (MSGLD(smoothing=0.5, variant="recipe"), 2.0),
+    "msgld rescaled": (MSGLD(smoothing=0.5, variant="rescaled"), 1.0),
+    "baoab": (BAOAB(friction=0.5), (1 + math.exp(-0.5)) / (2 - 2 * math.exp(-0.5))),
+    "nr_sgld": (NonReversibleSGLD(0.0), 1.0),
+}
+"""Samplers whose step on a Gaussian is affine, and the drift gain of each."""
+
+
+def rows(n, rng, slope=(1.0, -0.5)):
+    X = rng.randn(n, 2) @ np.array([[1.0, 0.4], [0.0, 1.0]])
+    return X, X @ np.asarray(slope) + NOISE * rng.randn(n)
+
+
+def gaussian(X, y, first):
+    """Return the curvature and the pull of rows in the scales of the first chunk, likelihood alone."""
+    x0, y0 = first
+    Z = np.column_stack([(X - x0.mean(0)) / x0.std(0), np.ones(len(X))])
+    precision = (y0.std() / NOISE) ** 2
+    return precision * Z.T @ Z, precision * Z.T @ ((y - y0.mean()) / y0.std())
+
+
+class Recursion:
+    """Mean and covariance of a sampler's state, step by step, given the chunks: found by probing the sampler's own step."""
+
+    def __init__(self, sampler, n_params):
+        self.sampler, self.P = sampler, n_params
+        self.mean = self.covariance = None
+
+    def step(self, curvature, pull, step_size, temperature=1.0):
+        L = torch.from_numpy(curvature)
+        A, B = affine_map(self.sampler, curvature=L, step_size=step_size, temperature=temperature, gradient_variance=1.0)
+        B, G = B[:, : -self.P], B[:, -self.P :]
+        if self.mean is None:
+            self.mean, self.covariance = np.zeros(len(A)), np.zeros_like(A)
+        self.mean = A @ self.mean - G @ pull
+        self.covariance = A @ self.covariance @ A.T + B @ B.T
+        return self.mean[: self.P], self.covariance[: self.P, : self.P]
+
+
+def pooled(moments):
+    """Return mean and covariance of draws taken at steps with these moments."""
+    means, covariances = (np.array(part) for part in zip(*moments, strict=True))
+    return means.mean(0), covariances.mean(0) + np.cov(means.T, ddof=0)
+
+
+def effective(model):
+    """Return the least effective number of draws; all chains see the same chunks, and given them are independent."""
+    return float(np.min(array_stats.ess(model.draws_.astype(np.float64), chain_axis=1, draw_axis=0, method="mean")))
+
+
+def assert_same_law(model, mean, covariance):
+    draws = model.draws_.reshape(-1, model.draws_.shape[2]).astype(np.float64)
+    sd = np.sqrt(np.diag(covariance))
+    standard_error = effective(model) ** -0.5
+    assert standard_error < 0.02  # 5 % is then 3.5 standard errors of an sd
+    np.testing.assert_allclose((draws.mean(0) - mean) / sd, 0.0, atol=5 * standard_error)
+    np.testing.assert_allclose(draws.std(0) / sd, 1.0, rtol=0.05)
+    np.testing.assert_allclose(np.cov(draws.T) / np.outer(sd, sd), covariance / np.outer(sd, sd), atol=0.1)
+
+
+def track(name, chunks, learning_rate, n_chains):
+    """Return a model that tracked the chunks, and the moments of each step by recursion."""
+    sampler, gain = AFFINE[name]
+    model = BayesianMLPRegressor((), sampler=sampler, learning_rate=learning_rate, n_chains=n_chains, **LINEAR)
+    recursion, moments, N, r = Recursion(sampler, 3), [], 0.0, gain * learning_rate
+    for X, y in chunks:
+        model.partial_fit(X, y)
+        N = (1 - r) * N + len(X)
+        H, b = gaussian(X, y, chunks[0])
+        moments.append(recursion.step(N / len(X) * H + np.eye(3), N / len(X) * b, learning_rate / N))
+    return model, moments, r
+
+
+@pytest.mark.parametrize("name", ["sgld", "sghmc", *(pytest.param(n, marks=pytest.mark.slow) for n in AFFINE if n[:2] != "sg")])
+def test_tracking_has_the_law_of_the_samplers_own_recursion(name):
+    rng = np.random.RandomState(0)
+    chunks = [rows(20, rng, (1.0 + 0.5 * np.sin(t / 15), -0.5)) for t in range(60)]
+    model, moments, r = track(name, chunks, 0.2 / AFFINE[name][1], 1536)
+    assert_same_law(model, *pooled(moments[-math.ceil(1 / r - 1e-9) :]))
+
+
+def test_tracking_at_rest_has_the_posterior_of_as_many_rows_as_its_window_holds():
+    X, y = rows(50, np.random.RandomState(1))
+    model, moments, r = track("sgld", [(X, y)] * 150, 0.1, 4)
+    H, _ = gaussian(X, y, (X, y))
+    at_rest = np.linalg.inv(H / r + np.eye(3))  # of 1 / r such chunks
+    np.testing.assert_allclose(np.sqrt(np.diag(moments[-1][1]) / np.diag(at_rest)), 1.0, atol=0.1)  # the sampler's own bias, h / 4
+    assert model._last.stream.n_data[0, 0] == pytest.approx(500, rel=1e-5)
+    assert "N = 500 rows" in model.summary()
+    assert "tracking: the last 10 steps" in model.diagnostics().law
+
+
+@pytest.mark.parametrize("name", ["sghmc", *(pytest.param(n, marks=pytest.mark.slow) for n in AFFINE if n != "sghmc")])
+def test_chunks_of_one_data_set_have_the_law_of_the_samplers_own_recursion(name):
+    rng = np.random.RandomState(2)
+    X, y = rows(60, rng)
+    sampler, gain = AFFINE[name]
+    learning_rate = 0.1 / gain
+    model = BayesianMLPRegressor((), sampler=sampler, learning_rate=learning_rate, n_chains=512, **LINEAR)
+    recursion, moments = Recursion(sampler, 3), []
+    for t in range(150):
+        chosen = np.arange(60) if t == 0 else rng.permutation(60)[:15]
+        model.partial_fit(X[chosen], y[chosen], n_total=60)
+        H, b = gaussian(X[chosen], y[chosen], (X, y))
+        moments.append(recursion.step(60 / len(chosen) * H + np.eye(3), 60 / len(chosen) * b, learning_rate / 60))
+    assert_same_law(model, *pooled([moments[step - 1] for step in model._last.stream.draw_steps]))
+
+
+def test_chunks_of_one_data_set_have_its_posterior_widened_by_their_noise():
+    rng = np.random.RandomState(3)
+    X, y = rows(60, rng)
+    model = BayesianMLPRegressor((), sampler="sgld", learning_rate=0.04, n_chains=256, **LINEAR).partial_fit(X, y, n_total=60)
+    for _ in range(499):  # 20 / learning_rate steps in all
+        chosen = rng.choice(60, 30)
+        model.partial_fit(X[chosen], y[chosen], n_total=60)
+    H, b = gaussian(X, y, (X, y))
+    H += np.eye(3)
+    mean, posterior = np.linalg.solve(H, b), np.sqrt(np.diag(np.linalg.inv(H)))
+    of_chunks = [gaussian(X[chosen], y[chosen], (X, y)) for chosen in (rng.choice(60, 30) for _ in range(2000))]
+    s2 = np.cov(np.array([2 * (of_chunk[0] @ mean - of_chunk[1]) for of_chunk in of_chunks]).T)
+    eps = 0.04 / 60
+    step = np.eye(3) - eps * H
+    law = np.sqrt(np.diag(scipy.linalg.solve_discrete_lyapunov(step, 2 * eps * np.eye(3) + eps**2 * s2)))
+    assert (law / posterior > 1.02).all()
+    draws = model.draws_.reshape(-1, 3)
+    np.testing.assert_allclose(draws.std(0), law, rtol=0.05)
+    np.testing.assert_allclose(
+        (draws.mean(0) - mean) / posterior, 0.0, atol=0.5
+    )  # 12 independent chunks' worth of a fourth of an sd
+    assert "posterior of one data set, N = 60 rows" in model.summary()
+
+
+def test_a_target_that_jumps_is_followed_as_closely_as_by_refits_of_the_recency_weighted_rows():
+    rng = np.random.RandomState(4)
+    slopes, state = np.array([[1.0, -0.5], [-1.0, 1.5]]), 0
+    model = BayesianMLPRegressor((), sampler="sgld", learning_rate=0.1, n_chains=8, **LINEAR)
+    errors, jumps = {"tracked": [], "refit": [], "never": []}, 0
+    first = rows(50, rng, slopes[0])
+    grid = rng.randn(50, 2)
+    Z = np.column_stack([(grid - first[0].mean(0)) / first[0].std(0), np.ones(50)])
+    curvature, pull, refits = np.zeros((3, 3)), np.zeros(3), []
+    for t in range(300):
+        jump = rng.rand() < 0.02
+        state, jumps = state ^ jump, jumps + jump
+        chunk = first if t == 0 else rows(50, rng, slopes[state])
+        model.partial_fit(*chunk)
+        H, b = gaussian(*chunk, first)
+        curvature, pull = 0.9 * curvature + H, 0.9 * pull + b
+        refits = [*refits, np.linalg.solve(curvature + np.eye(3), pull)][-10:]  # the draws' window
+        truth = grid @ slopes[state]
+        errors["tracked"].append(np.mean((model.predict(grid) - truth) ** 2))
+        errors["refit"].append(np.mean((Z @ np.mean(refits, axis=0) * first[1].std() + first[1].mean() - truth) ** 2))
+        errors["never"].append(np.mean((grid @ slopes[0] - truth) ** 2))
+    tracked, refit, never = (np.mean(errors[name][30:]) for name in ("tracked", "refit", "never"))
+    assert jumps >= 2
+    assert tracked < 1.2 * refit
+    assert tracked < 0.3 * never
+
+
+# --- the books -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+@pytest.mark.parametrize("n_draws", [1, 5, 50])
+def test_held_draws_are_few_recent_and_evenly_spaced(n_draws, chunk):
+    window, every = 37, -(-37 // n_draws)
+    held, latter, gap = np.empty(0, int), np.empty(0, int), 1
+    for now in range(0, 30 * chunk, chunk):
+        total = now + chunk
+        held = recent_steps(held, now, total, every, window, n_draws)
+        latter, gap = latter_steps(latter, now, total, gap, n_draws)
+        for steps in (held, latter):
+            assert 1 <= len(steps) <= n_draws
+            assert total - max(window, gap, every) < steps[-1] <= total
+        assert (held[:-1] > total - window).all()
+        assert (latter[:-1] > total / 2).all()
+        assert (np.diff(held) == every).all()
+        assert (np.diff(latter) == gap).all()
+    assert len(latter) * 4 > n_draws  # the store is used
+
+
+SMALL = {"hidden_layer_sizes": (4,), "random_state": 0, "n_chains": 5, "n_draws": 8}
+ESTIMATORS = [BayesianMLPClassifier, BayesianMLPRegressor]
+both = pytest.mark.parametrize("estimator", ESTIMATORS)
+
+
+def problem(estimator, n=60, seed=0):
+    rng = np.random.RandomState(seed)
+    X = rng.randn(n, 3)
+    y = X[:, 0] + 0.3 * rng.randn(n)
+    return X, np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])] if estimator is BayesianMLPClassifier else y
+
+
+def begin(estimator, X, y, **settings):
+    model = estimator(**SMALL | settings)
+    given = {"classes": ["a", "b", "c"]} if estimator is BayesianMLPClassifier else {}
+    return model.partial_fit(X, y, **given)
+
+
+@both
+@pytest.mark.parametrize("n_total", [None, 60])
+@pytest.mark.parametrize("batch_size", ["auto", 7])
+def test_a_pickled_stream_goes_on_bit_equally(estimator, n_total, batch_size):
+    X, y = problem(estimator)
+    straight = begin(estimator, X, y, batch_size=batch_size)
+    parted = begin(estimator, X, y, batch_size=batch_size)
+    for rows_ in np.arange(60).reshape(12, 5):
+        straight.partial_fit(X[rows_], y[rows_], n_total=n_total)
+        parted = pickle.loads(pickle.dumps(parted)).partial_fit(X[rows_], y[rows_], n_total=n_total)
+    np.testing.assert_array_equal(straight.draws_, parted.draws_)
+    np.testing.assert_array_equal(straight.predict(X), parted.predict(X))
+
+
+@both
+def test_the_pickle_is_small_and_holds_neither_data_nor_tensors(estimator):
+    X, y = problem(estimator, 5000)
+    model = begin(estimator, X, y, n_draws=20)
+    for _ in range(10):
+        model.partial_fit(X, y)
+    data = pickle.dumps(model)
+    assert len(data) < model.draws_.nbytes + 50_000
+    assert b"torch" not in data
+
+
+def test_memory_is_bounded_however_long_the_stream():
+    X, y = problem(BayesianMLPRegressor, 20)
+    model = begin(BayesianMLPRegressor, X, y)
+    sizes = []
+    for _ in range(250):
+        model.partial_fit(X, y, n_total=20)
+        sizes.append(len(model.draws_))
+    assert max(sizes) <= 8
+    assert len(model.potential_curve_) <= 200
+    assert len(model._reference) == 32
+
+
+@pytest.mark.parametrize(("batch_size", "steps"), [("auto", 1), (60, 1), (100, 1), (30, 2), (29, 3), (3, 20)])
+def test_a_chunk_is_one_step_or_as_many_as_batch_size_makes_of_it(batch_size, steps):
+    X, y = problem(BayesianMLPRegressor)
+    model = begin(BayesianMLPRegressor, X, y, batch_size=batch_size)
+    assert (model.n_iter_, model.n_steps_) == (1, steps)
+    model.partial_fit(X, y)
+    assert (model.n_iter_, model.n_steps_) == (2, 2 * steps)
+
+
+def test_fit_and_partial_fit_count_on():
+    X, y = problem(BayesianMLPRegressor)
+    model = BayesianMLPRegressor(batch_size=20, max_iter=10, **SMALL).fit(X, y)
+    epochs, steps = model.n_iter_, model.n_steps_
+    model.partial_fit(X, y)
+    assert (model.n_iter_, model.n_steps_) == (epochs + 1, steps + 3)
+
+
+@both
+def test_rows_of_weight_zero_are_absent_and_weights_are_counts(estimator):
+    X, y = problem(estimator)
+    given = {"classes": ["a", "b", "c"]} if estimator is BayesianMLPClassifier else {}
+    plain = estimator(**SMALL).partial_fit(X, y, **given)
+    absent = estimator(**SMALL).partial_fit(np.r_[X, X + 9], np.r_[y, y], sample_weight=np.repeat([1.0, 0.0], 60), **given)
+    np.testing.assert_array_equal(plain.draws_, absent.draws_)
+    counted = estimator(dtype="float64", **SMALL).partial_fit(X, y, sample_weight=np.full(60, 2.0), **given)
+    twice = estimator(dtype="float64", **SMALL).partial_fit(np.r_[X, X], np.r_[y, y], **given)
+    np.testing.assert_allclose(counted.draws_, twice.draws_, rtol=1e-5, atol=1e-6)
+    assert counted._last.stream.n_data[0, 0] == pytest.approx(120)
+
+
+@both
+def test_sparse_and_dense_chunks_give_the_same_bits(estimator):
+    X, y = problem(estimator)
+    X = np.where(X > 0, X, 0.0)
+    dense, sparse = (begin(estimator, part, y).partial_fit(part[:9], y[:9]) for part in (X, scipy.sparse.csr_array(X)))
+    np.testing.assert_array_equal(dense.draws_, sparse.draws_)
+
+
+@both
+def test_clone_forgets_and_fit_begins_anew(estimator):
+    X, y = problem(estimator)
+    model = begin(estimator, X, y, max_iter=20)
+    assert not hasattr(clone(model), "_last")
+    fresh = estimator(**SMALL, max_iter=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        np.testing.assert_array_equal(model.fit(X, y).draws_, fresh.fit(X, y).draws_)
+    assert model.diagnostics().law == ""
+
+
+@pytest.mark.parametrize("sampler", ["sghmc", "msgld"])
+def test_a_stream_goes_on_from_the_last_states_of_a_fit(sampler):
+    X, y = problem(BayesianMLPRegressor, 200)
+    model = BayesianMLPRegressor(sampler=sampler, learning_rate=1e-12, batch_size=20, max_iter=2, **SMALL).fit(X, y)
+    before, scales = model._last.state.theta, model._x_scaling
+    model.partial_fit(5 * X[:50], y[:50])
+    np.testing.assert_allclose(model.draws_[-1], before, atol=1e-4)
+    assert model._x_scaling is scales
+    assert 50 < model._last.stream.n_data[0, 0] <= 250 * (1 + 1e-6)
+
+
+@both
+@pytest.mark.parametrize("name", [name for name, kind in SAMPLERS.items() if "full_batch" not in kind.needs])
+def test_every_minibatch_sampler_takes_chunks(estimator, name):
+    X, y = problem(estimator)
+    model = begin(estimator, X, y, sampler=name)
+    for start in range(0, 60, 20):
+        model.partial_fit(X[start : start + 20], y[start : start + 20])
+    assert np.isfinite(model.draws_).all()
+    assert len(model.predict(X)) == 60
+
+
+@pytest.mark.parametrize("name", [name for name, kind in SAMPLERS.items() if "full_batch" in kind.needs])
+def test_full_batch_samplers_hide_the_method(name):
+    model = BayesianMLPRegressor(sampler=name)
+    assert not hasattr(model, "partial_fit")
+    with pytest.raises(AttributeError) as error:
+        model.partial_fit  # noqa: B018
+    assert "'sghmc'" in str(error.value.__cause__)
+    assert not hasattr(BayesianMLPRegressor(sampler=SAMPLERS[name]()), "partial_fit")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
+def test_learned_noise_is_followed_without_a_given_rate(noise):
+    rng = np.random.RandomState(0)
+    model = BayesianMLPRegressor((10,), noise=noise, random_state=0)
+    for _ in range(300):
+        X = rng.randn(64, 2)
+        model.partial_fit(X, X[:, 0] - X[:, 1] + 0.05 * rng.randn(64))
+    assert model.score(X, X[:, 0] - X[:, 1]) > 0.98
+    assert model.predict_noise(X).mean() < 0.5
+
+
+# --- classes, errors, and scikit-learn's ways ------------------------------------------------------------------------------------
+
+
+def test_a_class_may_be_missing_from_the_first_chunks():
+    X, y = problem(BayesianMLPClassifier)
+    model = begin(BayesianMLPClassifier, X[y != "c"], y[y != "c"])
+    assert model.predict_proba(X).shape == (60, 3)
+    for _ in range(60):
+        model.partial_fit(X[y == "c"], y[y == "c"])
+    assert set(model.predict(X)) == {"c"}
+
+
+CLASSES = [
+    ({}, {"classes": None}, "first call of partial_fit must name all classes"),
+    ({}, {"classes": ["a", "b"]}, r"y has classes \['c'\] that are not among \['a', 'b'\]"),
+    ({"class_weight": "balanced"}, {"classes": ["a", "b", "c"]}, "class_weight='balanced'"),
+]
+
+
+@pytest.mark.parametrize(("settings", "given", "message"), CLASSES)
+def test_classes_are_named_in_the_first_call(settings, given, message):
+    X, y = problem(BayesianMLPClassifier)
+    with pytest.raises(ValueError, match=message):
+        BayesianMLPClassifier(**SMALL, **settings).partial_fit(X, y, **given)
+
+
+def test_class_weights_multiply_the_rows():
+    X, y = problem(BayesianMLPClassifier)
+    weighted = begin(BayesianMLPClassifier, X, y, class_weight={"a": 3.0})
+    assert weighted._last.stream.n_data[0, 0] == 60 + 2 * (y == "a").sum()
+
+
+LATER = [
+    ({}, lambda X, y: (X, np.where(y == "a", "d", y)), {}, r"y has classes \['d'\]"),
+    ({}, lambda X, y: (X, y), {"classes": ["a", "b"]}, "in the first call"),
+    ({}, lambda X, y: (X[:, :2], y), {}, "2 features"),
+    ({}, lambda X, y: (X * np.nan, y), {}, "NaN"),
+    ({}, lambda X, y: (X, y), {"n_total": 59}, "n_total=59 is less than the weight of this chunk"),
+    ({}, lambda X, y: (X, y), {"n_total": -1.0}, "n_total=-1.0 must be"),
+    ({}, lambda X, y: (X, y), {"sample_weight": np.zeros(60)}, "zero for every row"),
+    ({"hidden_layer_sizes": (5,)}, lambda X, y: (X, y), {}, "hidden_layer_sizes changed"),
+    ({"activation": "tanh"}, lambda X, y: (X, y), {}, "activation changed"),
+    ({"n_chains": 3}, lambda X, y: (X, y), {}, "n_chains=3 was 5"),
+    ({"schedule": "cyclical"}, lambda X, y: (X, y), {}, "schedule='cyclical'"),
+    ({"prior": "prior_switch"}, lambda X, y: (X, y), {}, "prior='prior_switch'"),
+]
+
+
+@pytest.mark.parametrize(("settings", "change", "given", "message"), LATER)
+def test_a_failed_call_says_why_and_leaves_the_model_whole(settings, change, given, message):
+    X, y = problem(BayesianMLPClassifier)
+    model = begin(BayesianMLPClassifier, X, y)
+    proba = model.predict_proba(X)
+    model.set_params(**settings)
+    before = model.__dict__.copy()
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(*change(X, y), **given)
+    assert model.__dict__.keys() == before.keys()
+    assert all(model.__dict__[name] is before[name] for name in before)
+    np.testing.assert_array_equal(model.predict_proba(X), proba)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_stream_whose_chains_all_diverge_ends_with_the_last_sound_model():
+    X, y = problem(BayesianMLPRegressor)
+    model = begin(BayesianMLPRegressor, X, y).set_params(learning_rate=100.0)
+
+    def go_on():
+        for _ in range(100):
+            assert np.isfinite(model.predict(X)).all()
+            model.partial_fit(X, y)
+
+    with pytest.raises(ValueError, match=r"diverged .* try learning_rate<=10\. The model is left as it was"):
+        go_on()
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_changed_number_of_targets_is_an_error():
+    X, y = problem(BayesianMLPRegressor)
+    model = begin(BayesianMLPRegressor, X, y)
+    with pytest.raises(ValueError, match="keep the shape"):
+        model.partial_fit(X, np.column_stack([y, y]))
+
+
+def test_a_diverged_chain_is_dropped_with_its_draws():
+    X, y = problem(BayesianMLPRegressor)
+    model = begin(BayesianMLPRegressor, X, y)
+    model._last.state.theta[2] = np.inf
+    others = np.delete(model.draws_, 2, axis=1)
+    with pytest.warns(ConvergenceWarning, match=r"diverged \(1 of 5 chains\)"):
+        model.partial_fit(X, y)
+    np.testing.assert_array_equal(model.draws_[: len(others)], others)
+    assert np.isfinite(model.predict(X)).all()
+    assert model.partial_fit(X, y).draws_.shape[1] == 4
+
+
+def test_a_chain_that_stays_hot_is_dropped():
+    X, y = problem(BayesianMLPRegressor)
+    model = begin(BayesianMLPRegressor, X, y, learning_rate=1e-9, sampler="sgld", noise=1.0, prior="normal")
+    model._last.state.theta[1] = 1e4
+    model._last = replace(model._last, stream=replace(model._last.stream, strays=np.full(5, 10**11)))
+    with pytest.warns(ConvergenceWarning, match=r"diverged \(1 of 5 chains\)"):
+        model.partial_fit(X, y)
+
+
+def test_few_rows_to_take_scales_from_are_warned_of():
+    X, y = problem(BayesianMLPRegressor)
+    with pytest.warns(ConvergenceWarning, match="first chunk has 1 rows"):
+        model = begin(BayesianMLPRegressor, X[:1], y[:1])
+    for row in range(1, 30):
+        model.partial_fit(X[row : row + 1], y[row : row + 1])
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_scaled_stream_runs_beside_its_scaler():
+    X, y = problem(BayesianMLPClassifier, 200)
+    pipe = make_pipeline(StandardScaler(), BayesianMLPClassifier(standardize=False, **SMALL))
+    scaler, model = pipe[0], pipe[1]
+    for start in range(0, 200, 20):
+        chunk, labels = X[start : start + 20], y[start : start + 20]
+        model.partial_fit(scaler.partial_fit(chunk).transform(chunk), labels, classes=["a", "b", "c"])
+    assert pipe.score(X, y) > 0.5
+
+
+def test_a_search_clones_a_streamed_model_and_routing_is_there():
+    X, y = problem(BayesianMLPRegressor)
+    model = begin(BayesianMLPRegressor, X, y, max_iter=10, sampler="sgld")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search = GridSearchCV(model, {"temperature": [0.5, 1.0]}, cv=2).fit(X, y)
+    assert search.best_estimator_.diagnostics().law == ""
+    with config_context(enable_metadata_routing=True):
+        model.set_partial_fit_request(sample_weight=True, n_total=True)
+        BayesianMLPClassifier().set_partial_fit_request(classes=True)
+
+
+def test_summary_diagnostics_and_displays_work_on_a_stream():
+    X, y = problem(BayesianMLPRegressor)
+    model = begin(BayesianMLPRegressor, X, y).partial_fit(X, y, n_total=100)
+    assert "N = 100 rows by weight, of which 60 were seen so far" in model.summary()
+    assert model.partial_fit(X, y).diagnostics().law.startswith("tracking")
+    assert model.to_arviz()["posterior"].sizes["chain"] == 5
+    assert model.potential_.shape == (0, 5)
