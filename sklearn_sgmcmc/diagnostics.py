@@ -180,6 +180,16 @@ class Diagnostics:
     dropped_chains : tuple of pairs of ints
         Number of each chain that diverged, from 0, and the step, the warm-up included, by which it was seen to; -1 if the whole run
         alone showed it, being far too hot. These chains are in no other attribute and in no prediction.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), sampler="sgld", max_iter=300, n_draws=20, random_state=0).fit(X, y)
+    >>> found = model.diagnostics()
+    >>> found.names[0], found.r_hat.shape == found.ess_bulk.shape
+    ('potential', True)
     """
 
     names: list[str]
