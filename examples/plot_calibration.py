@@ -2,9 +2,9 @@
 Is 80 % right in 80 % of the rows?
 ==================================
 
-Probabilities are good if they are sharp and if they can be believed. Reliability curves compare a Bayesian network, at temperature 1
-and with the colder default, scikit-learn's MLPClassifier and a random forest on rows that none of them has seen; log loss and Brier
-loss tell which is best as a whole. Here 15 % of the labels are drawn at random.
+Probabilities are good if they are sharp and if they can be believed. Reliability curves compare a Bayesian network, at temperature
+1 and with the colder default, scikit-learn's MLPClassifier and a random forest on rows that none of them has seen; log loss and
+Brier loss tell which is best as a whole. Here 15 % of the labels are drawn at random.
 """
 
 # %%

@@ -67,5 +67,5 @@ axes[-1].set_xlabel("x")
 plt.show()
 
 # %%
-# All three hold about nine targets in ten, but those of one width hold too many where the noise is small and too few where it is large.
-# Scaled by the posterior, conformal intervals follow the noise, are the narrowest and have the best score.
+# All three hold about nine targets in ten, but those of one width hold too many where the noise is small and too few where it is
+# large. Scaled by the posterior, conformal intervals follow the noise, are the narrowest and have the best score.
