@@ -28,7 +28,7 @@ assert not folder.is_relative_to({root!r}), f"{{folder}} is the source tree, not
 for needed in ("py.typed", "kernels/affine.c"):
     assert (folder / needed).exists(), f"{{needed}} is not in the wheel"
 X, y = load_landsat(return_X_y=True)
-model = BayesianMLPClassifier((5,), sampler="sgld", warm_up=2, max_iter=2, n_draws=5, random_state=0)
+model = BayesianMLPClassifier((5,), sampler="sgld", warm_up=2, max_iter=2, n_draws=1, random_state=0)
 assert model.fit(X[:300], y[:300]).score(X[:300], y[:300]) > 0.3
 print(sklearn_sgmcmc.__version__, folder, kernels.status())
 """
@@ -76,7 +76,7 @@ searched(data, target)
 
 def run(*command: str, cwd: Path) -> None:
     """Run a command with the interpreter of this script, away from the source tree."""
-    print("$", *command[:3], flush=True)
+    print("$ python", *("..." if "\n" in part else part for part in command), flush=True)
     path = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part and Path(part).resolve() != ROOT]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     subprocess.run([sys.executable, *command], cwd=cwd, check=True, env=environment)
