@@ -94,7 +94,7 @@ def keep_equations(app: Any, what: str, name: str, obj: Any, options: Any, lines
 SMALL = {
     "correlated_gaussian": "--steps 5000 --chains 40",
     "five_modes": "--steps 2000 --chains 40 --fit-steps 1000",
-    "ravines": "--steps 10000",
+    "ravines": "--rows 2000 --steps 3000 --tuning-starts 2 --starts 1",
     "landsat_table": "--epochs 3 --runs 3 --thin 30 --averaged 5",
     "nonreversible_mixture": "--steps-2 1200 --steps-10 1100 --trials-2 12 --trials-10 12"
     " --reference-steps 500 --tracking-steps 600",
