@@ -39,9 +39,10 @@ def test_generated_parts_of_the_page_are_current(page):
         if BLOCK.search(path.read_text())
     ],
 )
-def test_code_of_the_page_runs_from_top_to_bottom(page, monkeypatch):
+def test_code_of_the_page_runs_from_top_to_bottom(page, monkeypatch, tmp_path):
     import matplotlib.pyplot as plt
 
+    monkeypatch.chdir(tmp_path)  # pages may write files
     module = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)  # where dataclasses look for the names in their annotations
     text = PAGES[page].read_text()
