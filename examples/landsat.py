@@ -6,7 +6,14 @@ Classify the centre pixel of 3 x 3 pixel neighbourhoods in a satellite image int
 (4,435 training and 2,000 test rows of 36 features). Three samplers stand beside scikit-learn's MLPClassifier and an ensemble of
 ten of them; a grid search looks at bias factor and temperature; and a figure shows that the rows on which the posterior draws
 disagree are the rows that the model gets wrong.
+
+The script takes two to three minutes on two cores, and is shown here without being run, with the figure that it makes.
+
+.. image:: /images/landsat_rejection.png
+   :alt: accuracy on the rest against the share of rows left out, and errors by tenth of the spread
 """
+
+# sphinx_gallery_thumbnail_path = "images/landsat_rejection.png"
 
 # %%
 # The data, and one table for all models
@@ -44,11 +51,13 @@ print(f"{'':<28}{'accuracy':>9}{'log loss':>10}{'ECE':>8}{'seconds':>9}")
 # %%
 # Three samplers, four chains each
 # --------------------------------
-# Defaults throughout: 20,000 steps of 64 rows, the second half of them kept as 50 draws per chain.
+# 12,000 steps of 64 rows after a warm-up, the second half of them kept as 50 draws per chain. Each sampler takes its own step size
+# (``learning_rate=None``), which is cut where the curvature of the posterior demands it.
 models = {}
 for sampler in ("msgld", "sgld", "sghmc"):
     start = time.perf_counter()
-    models[sampler] = BayesianMLPClassifier((30, 30), sampler=sampler, random_state=0).fit(X_train, y_train)
+    model = BayesianMLPClassifier((30, 30), sampler=sampler, learning_rate=None, random_state=0)
+    models[sampler] = model.fit(X_train, y_train)
     proba = models[sampler].predict_proba(X_test)
     report(f"Bayesian MLP, {sampler}", proba, time.perf_counter() - start)
 

@@ -2,13 +2,14 @@
 Is 80 % right in 80 % of the rows?
 ==================================
 
-Probabilities are good if they are sharp and if they can be believed. Reliability curves compare a Bayesian network, scikit-learn's
-MLPClassifier and a random forest on rows that none of them has seen; log loss and Brier loss tell which is best as a whole.
+Probabilities are good if they are sharp and if they can be believed. Reliability curves compare a Bayesian network, at temperature
+1 and with the colder default, scikit-learn's MLPClassifier and a random forest on rows that none of them has seen; log loss and
+Brier loss tell which is best as a whole. Here 15 % of the labels are drawn at random.
 """
 
 # %%
-# Three models of noisy labels
-# ----------------------------
+# Four models of noisy labels
+# ---------------------------
 import warnings
 
 import matplotlib.pyplot as plt
@@ -27,7 +28,8 @@ from sklearn_sgmcmc.metrics import neg_brier_loss_scorer, neg_calibration_error_
 X, y = make_classification(6000, 15, n_informative=6, n_classes=3, n_clusters_per_class=2, flip_y=0.15, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=900, random_state=0)
 models = {
-    "BayesianMLPClassifier": BayesianMLPClassifier((50,), random_state=0),
+    "Bayesian, temperature 1": BayesianMLPClassifier((50,), sampler="sghmc", temperature=1, random_state=0),
+    "Bayesian, default": BayesianMLPClassifier((50,), random_state=0),
     "MLPClassifier": make_pipeline(StandardScaler(), MLPClassifier((50,), max_iter=500, random_state=0)),
     "RandomForestClassifier": RandomForestClassifier(300, random_state=0),
 }
@@ -35,7 +37,7 @@ models = {
 # %%
 # One panel each
 # --------------
-figure, axes = plt.subplots(3, figsize=(6.4, 10), layout="constrained")
+figure, axes = plt.subplots(4, figsize=(6.4, 12), layout="constrained")
 print(f"{'':<26}{'accuracy':>9}{'log loss':>10}{'Brier':>8}{'ECE':>8}")
 for ax, (name, model) in zip(axes, models.items(), strict=True):
     with warnings.catch_warnings():
@@ -49,5 +51,6 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
 plt.show()
 
 # %%
-# The MLP is far too sure and the forest, the most accurate of the three, not sure enough; the Bayesian network's confidence can be
-# read nearly as it stands.
+# The MLP is far too sure and the forest, the most accurate of the four, not sure enough. At temperature 1 the Bayesian network's
+# confidence can be read nearly as it stands. The default samples a posterior that is made colder on purpose: that pays where labels
+# are right, and is too sure where so many are wrong.

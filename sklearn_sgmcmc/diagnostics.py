@@ -184,6 +184,16 @@ class Diagnostics:
         alone showed it, being far too hot. These chains are in no other attribute and in no prediction.
     law : str
         After ``partial_fit``, what the draws are draws of; empty after ``fit``, whose draws are the posterior's of its rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), sampler="sgld", max_iter=300, n_draws=20, random_state=0).fit(X, y)
+    >>> found = model.diagnostics()
+    >>> found.names[0], found.r_hat.shape == found.ess_bulk.shape
+    ('potential', True)
     """
 
     names: list[str]

@@ -114,7 +114,32 @@ class ReliabilityDisplay(_Display):
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the curve of a fitted classifier on rows and labels; ``kwargs`` go to the curve."""
+        """Draw the curve of a fitted classifier on rows and labels.
+
+        Parameters
+        ----------
+        estimator : fitted classifier, Pipeline or search
+            What is looked at.
+        X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Inputs.
+        y : array of shape (n_rows,)
+            Labels.
+        n_bins : int >= 1, default 10
+            Bins of confidence between 0 and 1.
+        sample_weight : array of shape (n_rows,) or None
+            Counts: a row of weight k counts as k rows.
+        name : str or None
+            Label of the curve; None is the estimator's class.
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the curve.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         proba = estimator.predict_proba(X)
         name = type(estimator).__name__ if name is None else name
         labels = estimator.classes_
@@ -133,12 +158,50 @@ class ReliabilityDisplay(_Display):
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the curve of class probabilities (n_rows, n_classes), columns in the order of ``labels``."""
+        """Draw the curve of class probabilities (n_rows, n_classes), columns in the order of ``labels``.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_rows,)
+            Labels.
+        y_proba : array of shape (n_rows, n_classes)
+            Class probabilities.
+        labels : array of shape (n_classes,)
+            A classifier's ``classes_``.
+        n_bins : int >= 1, default 10
+            Bins of confidence between 0 and 1.
+        sample_weight : array of shape (n_rows,) or None
+            Counts: a row of weight k counts as k rows.
+        name : str or None
+            Label of the curve.
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the curve.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         confidence, accuracy, count = reliability_curve(y_true, y_proba, labels=labels, n_bins=n_bins, sample_weight=sample_weight)
         return cls(confidence=confidence, accuracy=accuracy, count=count, n_bins=n_bins, name=name).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display; ``kwargs`` go to the curve."""
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the curve.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         ax = self._use(ax)
         error = float(np.average(np.abs(self.accuracy - self.confidence), weights=self.count))
         label = f"{self.name}, ECE {error:.3f}" if self.name else f"ECE {error:.3f}"
@@ -168,8 +231,11 @@ class CoverageDisplay(_Display):
     Parameters
     ----------
     nominal : ndarray of shape (n_levels,)
+        Levels that there should be, each in (0, 1).
     observed : ndarray of shape (n_levels, n_outputs)
+        Shares of targets in their intervals.
     n_rows : int
+        Rows that were counted: the width of the band.
     name : str or None
         Of the curve.
 
@@ -178,6 +244,12 @@ class CoverageDisplay(_Display):
     lines_ : list of Line2D, one per output
     diagonal_, band_ : matplotlib artists
     ax_, figure_ : Axes, Figure
+
+    Examples
+    --------
+    >>> display = CoverageDisplay.from_predictions([1, 2, 3, 4], [[0] * 4], [[2] * 4], coverages=[0.5])
+    >>> display.observed.tolist()
+    [[0.5]]
     """
 
     nominal: NDArray[np.float64]
@@ -205,14 +277,24 @@ class CoverageDisplay(_Display):
         Parameters
         ----------
         estimator : fitted regressor with ``predict_mixture``, Pipeline or search
+            What is looked at.
         X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Inputs.
         y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Targets.
         coverages : array of shape (n_levels,), default 0.05, 0.1 ... 0.95
+            Levels, each in (0, 1).
         name : str or None
             None is the estimator's class.
         ax : Axes or None
+            None makes a figure.
         **kwargs
             Go to the curves.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
         """
         model, X = unwrap(estimator, X, "predict_mixture")
         u = probability_integral_transform(y, *model.predict_mixture(X))
@@ -234,7 +316,28 @@ class CoverageDisplay(_Display):
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the coverage of any intervals: ``lower`` and ``upper`` have one block for each of ``coverages`` in front."""
+        """Draw the coverage of any intervals: ``lower`` and ``upper`` have one block for each of ``coverages`` in front.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_rows,) or (n_rows, n_outputs)
+            Targets.
+        lower, upper : arrays of shape (n_levels, n_rows) or (n_levels, n_rows, n_outputs)
+            Bounds.
+        coverages : array of shape (n_levels,)
+            Levels, each in (0, 1).
+        name : str or None
+            Label of the curve.
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the curves.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         levels = _levels(coverages)
         if not len(levels) == len(np.asarray(lower)) == len(np.asarray(upper)):
             raise ValueError(
@@ -246,7 +349,20 @@ class CoverageDisplay(_Display):
         return cls(nominal=levels, observed=observed, n_rows=len(np.asarray(y_true)), name=name).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display; ``kwargs`` go to the curves."""
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the curves.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         ax = self._use(ax)
         c = np.linspace(0, 1, 101)
         half = 1.96 * np.sqrt(c * (1 - c) / self.n_rows)
@@ -314,15 +430,24 @@ class RejectionDisplay(_Display):
         Parameters
         ----------
         estimator : fitted classifier with ``predict_uncertainty``, Pipeline or search
+            What is looked at.
         X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Inputs.
         y : array of shape (n_rows,)
+            Labels.
         uncertainty : {"total", "epistemic", "aleatoric"}, default "total"
             Part of ``predict_uncertainty`` by which rows are left out.
         name : str or None
             None is the estimator's class.
         ax : Axes or None
+            None makes a figure.
         **kwargs
             Go to the curve.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
         """
         check_choice("uncertainty", uncertainty, ("total", "epistemic", "aleatoric"))
         model, X = unwrap(estimator, X, "predict_uncertainty")
@@ -340,7 +465,26 @@ class RejectionDisplay(_Display):
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the curve of labels, predicted labels and any uncertainty, such as one minus the highest probability."""
+        """Draw the curve of labels, predicted labels and any uncertainty, such as one minus the highest probability.
+
+        Parameters
+        ----------
+        y_true, y_pred : arrays of shape (n_rows,)
+            Labels, and predicted labels.
+        uncertainty : array of shape (n_rows,)
+            The rows where it is largest are left out first.
+        name : str or None
+            Label of the curve.
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the curve.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         check_consistent_length(y_true, y_pred, uncertainty)
         right = column_or_1d(y_true) == column_or_1d(y_pred)
         doubt = column_or_1d(check_array(uncertainty, ensure_2d=False, dtype=np.float64, input_name="uncertainty"))
@@ -350,7 +494,20 @@ class RejectionDisplay(_Display):
         return cls(rejected=1 - kept / n_rows, accuracy=accuracy, name=name).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display; ``kwargs`` go to the curve."""
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the curve.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         ax = self._use(ax)
         (self.line_,) = ax.plot(100 * self.rejected, 100 * self.accuracy, **{"label": self.name, "color": OKABE_ITO[0], **kwargs})
         self.base_ = ax.axhline(100 * self.accuracy[0], color=self.line_.get_color(), linestyle=":", linewidth=1)
@@ -373,8 +530,11 @@ class DecisionMapDisplay(_Display):
     epistemic : ndarray of shape (n_grid, n_grid)
         Mutual information of class and weights, in nats.
     classes : ndarray of shape (n_classes,)
+        Labels.
     points : tuple of ndarrays (x0, x1, class index), or None
+        Rows to draw on the map.
     feature_names : tuple of two str
+        Labels of the axes.
 
     Attributes
     ----------
@@ -382,6 +542,15 @@ class DecisionMapDisplay(_Display):
     points_ : list of matplotlib artists, one per class
     colorbar_ : Colorbar
     ax_, figure_ : Axes, Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> X, y = make_moons(60, noise=0.2, random_state=0)
+    >>> model = BayesianMLPClassifier((5,), sampler="sgld", max_iter=300, n_draws=20, random_state=0).fit(X, y)
+    >>> DecisionMapDisplay.from_estimator(model, X, y, n_grid=20).decision.shape
+    (20, 20)
     """
 
     x0: NDArray[np.float64]
@@ -405,13 +574,22 @@ class DecisionMapDisplay(_Display):
         Parameters
         ----------
         estimator : fitted classifier with ``predict_uncertainty``, Pipeline or search
+            What is looked at.
         X : array or data frame of shape (n_rows, 2)
+            Inputs: the map reaches a little beyond them.
         y : array of shape (n_rows,) or None
+            Labels or targets of the rows to draw.
         n_grid : int, default 150
             Points of the grid along each feature.
         ax : Axes or None
+            None makes a figure.
         **kwargs
             Go to the points (``Axes.scatter``).
+
+        Returns
+        -------
+        display
+            Itself, drawn.
         """
         values = check_array(X, dtype=np.float64)
         if values.shape[1] != 2:
@@ -434,7 +612,20 @@ class DecisionMapDisplay(_Display):
         return display.plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display; ``kwargs`` go to the points."""
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the points.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         ax = self._use(ax)
         from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
@@ -472,12 +663,19 @@ class ProbabilitySpreadDisplay(_Display):
     proba : ndarray of shape (n_draws, n_rows, n_classes)
         What ``sample_posterior`` of a classifier returns.
     classes : ndarray of shape (n_classes,)
+        Labels.
 
     Attributes
     ----------
     boxes_ : list of dict, one per class
         What ``Axes.boxplot`` returns.
     ax_, figure_ : Axes, Figure
+
+    Examples
+    --------
+    >>> display = ProbabilitySpreadDisplay.from_predictions([[[0.2, 0.8]], [[0.4, 0.6]]], labels=["no", "yes"])
+    >>> display.proba.shape
+    (2, 1, 2)
     """
 
     proba: NDArray[np.floating]
@@ -486,14 +684,48 @@ class ProbabilitySpreadDisplay(_Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, *, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the spread of a fitted classifier's probabilities at the rows of X, at most eight."""
+        """Draw the spread of a fitted classifier's probabilities at the rows of X, at most eight.
+
+        Parameters
+        ----------
+        estimator : fitted classifier, Pipeline or search
+            What is looked at.
+        X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Inputs.
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to ``Axes.boxplot``.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         model, X = unwrap(estimator, X, "sample_posterior")
         labels = unwrap(model, None, "classes_")[0].classes_
         return cls.from_predictions(model.sample_posterior(X), labels=labels, ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(cls, proba: ArrayLike, *, labels: ArrayLike, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the spread of probabilities (n_draws, n_rows, n_classes), the last axis in the order of ``labels``."""
+        """Draw the spread of probabilities (n_draws, n_rows, n_classes), the last axis in the order of ``labels``.
+
+        Parameters
+        ----------
+        proba : array of shape (n_draws, n_rows, n_classes)
+            What ``sample_posterior`` returns.
+        labels : array of shape (n_classes,)
+            A classifier's ``classes_``.
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to ``Axes.boxplot``.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         draws, classes = np.asarray(proba, dtype=np.float64), np.asarray(labels)
         if draws.ndim != 3 or draws.shape[2:] != classes.shape:
             raise ValueError(
@@ -504,7 +736,20 @@ class ProbabilitySpreadDisplay(_Display):
         return cls(proba=draws, classes=classes).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display; ``kwargs`` go to ``Axes.boxplot``."""
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to ``Axes.boxplot``.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         ax = self._use(ax)
         n_rows, n_classes = self.proba.shape[1:]
         width = 0.8 / n_classes
@@ -541,12 +786,15 @@ class PredictiveBandDisplay(_Display):
     Parameters
     ----------
     x, mean : ndarrays of shape (n_grid,)
+        Grid of the feature, and the predictive mean there.
     epistemic, total : tuples of ndarrays (lower, upper), each of shape (n_grid,)
         Central intervals of the conditional mean over draws, and of a new target: noise included.
     coverage : float
         Of both bands.
     points : tuple of ndarrays (x, y), or None
+        Rows to draw.
     feature_name : str
+        Label of the axis.
 
     Attributes
     ----------
@@ -554,6 +802,15 @@ class PredictiveBandDisplay(_Display):
     epistemic_, total_ : PolyCollection
     points_ : Line2D or None
     ax_, figure_ : Axes, Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_sgmcmc import BayesianMLPRegressor
+    >>> x = np.linspace(-1, 1, 40)[:, None]
+    >>> model = BayesianMLPRegressor((5,), sampler="sghmc", max_iter=300, n_draws=20, random_state=0).fit(x, np.sin(3 * x[:, 0]))
+    >>> PredictiveBandDisplay.from_estimator(model, x, n_grid=50).mean.shape
+    (50,)
     """
 
     x: NDArray[np.float64]
@@ -584,15 +841,25 @@ class PredictiveBandDisplay(_Display):
 
         Parameters
         ----------
-        estimator : fitted regressor with ``predict_mixture``, Pipeline or search; one output
+        estimator : fitted regressor, Pipeline or search
+            It has ``predict_mixture``, and one output.
         X : array or data frame of shape (n_rows, 1)
+            Inputs: the bands reach a little beyond them.
         y : array of shape (n_rows,) or None
+            Labels or targets of the rows to draw.
         coverage : float in (0, 1), default 0.9
+            Of both bands.
         n_grid : int, default 200
             Points of the curves.
         ax : Axes or None
+            None makes a figure.
         **kwargs
             Go to the curve of the mean.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
         """
         values = check_array(X, dtype=np.float64)
         if values.shape[1] != 1:
@@ -618,7 +885,20 @@ class PredictiveBandDisplay(_Display):
         return display.plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display; ``kwargs`` go to the curve of the mean."""
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the curve of the mean.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         ax = self._use(ax)
         share = f"{100 * self.coverage:g} %"
         self.total_ = ax.fill_between(self.x, *self.total, color="#BFDDF0", label=f"{share} of new targets")
@@ -652,6 +932,15 @@ class PotentialDisplay(_Display):
     ----------
     lines_ : list of Line2D, one per chain
     ax_, figure_ : Axes, Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), sampler="sgld", max_iter=300, n_draws=20, random_state=0).fit(X, y)
+    >>> PotentialDisplay.from_estimator(model).potential.shape[1]
+    4
     """
 
     step: NDArray[np.float64]
@@ -660,13 +949,41 @@ class PotentialDisplay(_Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the trace of a fitted estimator's ``potential_curve_``; ``kwargs`` go to the lines."""
+        """Draw the trace of a fitted estimator's ``potential_curve_``.
+
+        Parameters
+        ----------
+        estimator : fitted estimator, Pipeline or search
+            What is looked at.
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the lines.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         model, _ = unwrap(estimator, None, "potential_curve_")
         potential = np.asarray(model.potential_curve_)
         return cls(step=np.linspace(0, model.n_steps_, len(potential)), potential=potential).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display; ``kwargs`` go to the lines."""
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the lines.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         ax = self._use(ax)
         self.lines_ = []
         for chain, curve in enumerate(self.potential.T):
@@ -699,6 +1016,15 @@ class TraceDisplay(_Display):
     axes_ : ndarray of Axes, one per row
     ax_, figure_ : Axes, Figure
         The first of the panels, and the figure.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), sampler="sgld", max_iter=300, n_draws=20, random_state=0).fit(X, y)
+    >>> TraceDisplay.from_estimator(model, X[:2]).values.shape
+    (20, 4, 2)
     """
 
     values: NDArray[np.floating]
@@ -713,10 +1039,18 @@ class TraceDisplay(_Display):
         Parameters
         ----------
         estimator : fitted classifier, or regressor of one output; Pipeline or search
+            What is looked at.
         X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Inputs.
         ax : Axes, array of Axes (one per row) or None
+            None makes a figure.
         **kwargs
             Go to the lines.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
         """
         model, X = unwrap(estimator, X, "sample_posterior")
         draws = np.asarray(model.sample_posterior(X))
@@ -732,7 +1066,20 @@ class TraceDisplay(_Display):
         return cls(values=draws.reshape(-1, n_chains, draws.shape[1]), quantity=quantity).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the display; ``kwargs`` go to the lines."""
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes, array of Axes (one per row) or None
+            None makes a figure.
+        **kwargs
+            Go to the lines.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         _, n_chains, n_rows = self.values.shape
         self.axes_ = np.atleast_1d(_new_axes(n_rows) if ax is None else np.asarray(ax, dtype=object)).ravel()
         if len(self.axes_) != n_rows:
@@ -759,6 +1106,7 @@ class ConvergenceDisplay(_Display):
     Parameters
     ----------
     names : list of str, length Q
+        Of the quantities.
     r_hat, ess_bulk, ess_tail : ndarrays of shape (Q,)
         What ``diagnostics()`` returns.
     n_draws : int
@@ -770,6 +1118,15 @@ class ConvergenceDisplay(_Display):
     axes_ : ndarray of two Axes
     ax_, figure_ : Axes, Figure
         The left panel, and the figure.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), sampler="sgld", max_iter=300, n_draws=20, random_state=0).fit(X, y)
+    >>> ConvergenceDisplay.from_estimator(model).names[0]
+    'potential'
     """
 
     names: list[str]
@@ -784,9 +1141,26 @@ class ConvergenceDisplay(_Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the overview of a fitted estimator, Pipeline or search; ``kwargs`` go to the points.
+        """Draw the overview of a fitted estimator.
 
-        Raises ValueError if its chains cannot be compared.
+        Parameters
+        ----------
+        estimator : fitted estimator, Pipeline or search
+            What is looked at.
+        ax : array of two Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the points.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+
+        Raises
+        ------
+        ValueError
+            If its chains cannot be compared.
         """
         model, _ = unwrap(estimator, None, "diagnostics")
         found = model.diagnostics()
@@ -802,7 +1176,20 @@ class ConvergenceDisplay(_Display):
         ).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the display on two axes side by side; ``kwargs`` go to the points."""
+        """Draw the display on two axes side by side.
+
+        Parameters
+        ----------
+        ax : array of two Axes or None
+            None makes a figure.
+        **kwargs
+            Go to the points.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
         self.axes_ = (_new_axes(n_columns=2) if ax is None else np.asarray(ax, dtype=object)).ravel()
         if len(self.axes_) != 2:
             raise ValueError(f"ax holds {len(self.axes_)} axes: give two, for R-hat and for effective sample sizes, or None.")

@@ -46,6 +46,14 @@ class Draws:
         The step size at the end, before the schedule's multiplier: a sampler may have adapted it during burn-in.
     state : NamedTuple
         The sampler's last state (``friction``, ``skew``, ``accepted``, ...), each field with the leading chain axis.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.zeros(4, 2), step_size=0.1, n_steps=100, n_draws=10)
+    >>> draws.values.shape, draws.pooled.shape
+    (torch.Size([10, 4, 2]), torch.Size([40, 2]))
     """
 
     values: torch.Tensor

@@ -84,7 +84,18 @@ class NoExtra:
 
 @dataclass(frozen=True)
 class Categorical(NoExtra):
-    """Class probabilities softmax(outputs); targets are one-hot rows."""
+    """Class probabilities softmax(outputs); targets are one-hot rows.
+
+    Parameters
+    ----------
+    n_classes : int >= 2
+        Number of classes.
+
+    Examples
+    --------
+    >>> Categorical(3).n_outputs
+    3
+    """
 
     n_classes: int
 
@@ -131,7 +142,18 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class FixedNoise(Gaussian, NoExtra):
-    """y = f(x) + N(0, sd^2) with known sd, one per target, in units of the standardised target."""
+    """Known noise: y = f(x) + N(0, sd^2) with known sd, one per target, in units of the standardised target.
+
+    Parameters
+    ----------
+    sd : tuple of float > 0
+        Standard deviations of the noise, one per target, in those of the target.
+
+    Examples
+    --------
+    >>> FixedNoise((0.1, 0.2)).n_outputs
+    2
+    """
 
     sd: tuple[float, ...]
 
@@ -155,7 +177,20 @@ class FixedNoise(Gaussian, NoExtra):
 
 @dataclass(frozen=True)
 class HomoscedasticNoise(Gaussian):
-    """y = f(x) + N(0, sd^2), sd^2 = exp(2 s) + floor^2 with one learned s per target and chain, s ~ N(0, 2^2)."""
+    """One learned noise level per target and chain.
+
+    y = f(x) + N(0, sd^2), sd^2 = exp(2 s) + floor^2 with one learned s per target and chain, s ~ N(0, 2^2).
+
+    Parameters
+    ----------
+    n_targets : int >= 1
+        Number of targets.
+
+    Examples
+    --------
+    >>> HomoscedasticNoise(2).n_outputs, HomoscedasticNoise(2).n_params
+    (2, 2)
+    """
 
     n_targets: int
 
@@ -199,7 +234,20 @@ class HomoscedasticNoise(Gaussian):
 
 @dataclass(frozen=True)
 class HeteroscedasticNoise(Gaussian, NoExtra):
-    """y = f(x) + N(0, sd(x)^2), sd(x) = softplus(s(x)) + floor; the network's outputs are (f, s), means first."""
+    """A noise level for each x.
+
+    y = f(x) + N(0, sd(x)^2), sd(x) = softplus(s(x)) + floor; the network's outputs are (f, s), means first.
+
+    Parameters
+    ----------
+    n_targets : int >= 1
+        Number of targets.
+
+    Examples
+    --------
+    >>> HeteroscedasticNoise(2).n_outputs, HeteroscedasticNoise(2).n_params
+    (4, 0)
+    """
 
     n_targets: int
 

@@ -58,10 +58,12 @@ def brier_loss(y_true: ArrayLike, y_proba: ArrayLike, *, labels: ArrayLike, samp
     labels : array of shape (n_classes,)
         A classifier's ``classes_``.
     sample_weight : array of shape (n_rows,), optional
+        Counts: a row of weight k counts as k rows; not negative.
 
     Returns
     -------
     loss : float in [0, 2]
+        0 if every row's outcome had probability 1.
 
     Examples
     --------
@@ -89,6 +91,7 @@ def reliability_curve(
     n_bins : int >= 1, default 15
         Bins of confidence between 0 and 1; empty ones are left out.
     sample_weight : array of shape (n_rows,), optional
+        Counts: a row of weight k counts as k rows; not negative.
 
     Returns
     -------
@@ -134,10 +137,12 @@ def expected_calibration_error(
     n_bins : int >= 1, default 15
         Bins of confidence between 0 and 1.
     sample_weight : array of shape (n_rows,), optional
+        Counts: a row of weight k counts as k rows; not negative.
 
     Returns
     -------
     error : float in [0, 1]
+        0 if confidence and accuracy agree in every bin.
 
     Examples
     --------
@@ -160,14 +165,26 @@ def mixture_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, samp
     Parameters
     ----------
     y_true : array of shape (n_rows,) or (n_rows, n_outputs)
+        Targets.
     mean, std : arrays of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs); std > 0
         What ``predict_mixture`` returns.
     sample_weight : array of shape (n_rows,), optional
+        Counts: a row of weight k counts as k rows; not negative.
 
     Returns
     -------
     loss : float
         Falls by log(a) per output if y is measured in units a times as large.
+
+    Raises
+    ------
+    ValueError
+        If a standard deviation is not positive, or shapes do not agree.
+
+    Examples
+    --------
+    >>> round(mixture_log_loss([0.0], [[-1.0], [1.0]], [[1.0], [1.0]]), 4)
+    1.4189
     """
     y, mean, std, weight = _mixture_arguments(y_true, mean, std, sample_weight)
     _check_density(std)
@@ -176,7 +193,23 @@ def mixture_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, samp
 
 
 def gaussian_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
-    """Return the mean negative log density of the targets under Gaussians, in nats; ``mean`` and ``std`` are shaped like y.
+    """Return the mean negative log density of the targets under Gaussians, in nats.
+
+    The parameters are those of ``mixture_log_loss``, with ``mean`` and ``std`` shaped like y.
+
+    Parameters
+    ----------
+    y_true : array of shape (n_rows,) or (n_rows, n_outputs)
+        Targets.
+    mean, std : arrays shaped like y; std > 0
+        What ``predict(X, return_std=True)`` returns.
+    sample_weight : array of shape (n_rows,), optional
+        Counts.
+
+    Returns
+    -------
+    loss : float
+        In nats per row.
 
     Examples
     --------
@@ -203,15 +236,23 @@ def mixture_crps(
     Parameters
     ----------
     y_true : array of shape (n_rows,) or (n_rows, n_outputs)
+        Targets.
     mean, std : arrays of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs); std >= 0
         What ``predict_mixture`` returns.
     sample_weight : array of shape (n_rows,), optional
+        Counts: a row of weight k counts as k rows; not negative.
     multioutput : {"uniform_average", "raw_values"}, default "uniform_average"
         Whether to average over outputs or to return one value for each.
 
     Returns
     -------
     crps : float, or ndarray of shape (n_outputs,)
+        At least 0; the absolute error of a forecast that is a point.
+
+    Examples
+    --------
+    >>> round(mixture_crps([0.0], [[-1.0], [1.0]], [[1.0], [1.0]]), 4)
+    0.3594
     """
     y, mean, std, weight = _mixture_arguments(y_true, mean, std, sample_weight)
     n_draws = len(mean)
@@ -238,8 +279,23 @@ def gaussian_crps(
 ) -> Average:
     """Return the mean continuous ranked probability score of Gaussians, in the units of y.
 
-    CRPS = s [z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)], z = (y - mean) / s. Source: Gneiting et al. 2005, equation 5. The
-    parameters are those of ``mixture_crps``, with ``mean`` and ``std`` shaped like y.
+    CRPS = s [z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)], z = (y - mean) / s. Source: Gneiting et al. 2005, equation 5.
+
+    Parameters
+    ----------
+    y_true : array of shape (n_rows,) or (n_rows, n_outputs)
+        Targets.
+    mean, std : arrays shaped like y; std >= 0
+        What ``predict(X, return_std=True)`` returns.
+    sample_weight : array of shape (n_rows,), optional
+        Counts.
+    multioutput : {"uniform_average", "raw_values"}, default "uniform_average"
+        Whether to average over outputs or to return one value for each.
+
+    Returns
+    -------
+    crps : float, or ndarray of shape (n_outputs,)
+        In the units of y.
 
     Examples
     --------
@@ -259,12 +315,24 @@ def probability_integral_transform(y_true: ArrayLike, mean: ArrayLike, std: Arra
     Parameters
     ----------
     y_true : array of shape (n_rows,) or (n_rows, n_outputs)
+        Targets.
     mean, std : arrays of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs); std > 0
         What ``predict_mixture`` returns.
 
     Returns
     -------
     probability : ndarray shaped like y
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If a standard deviation is not positive, or shapes do not agree.
+
+    Examples
+    --------
+    >>> probability_integral_transform([0.0], [[-1.0], [1.0]], [[1.0], [1.0]]).tolist()
+    [0.5]
     """
     y, mean, std, _ = _mixture_arguments(y_true, mean, std, None)
     _check_density(std)
@@ -281,11 +349,19 @@ def sharpness(std: ArrayLike, *, sample_weight: ArrayLike | None = None, multiou
     std : array of shape (n_rows,) or (n_rows, n_outputs), >= 0
         What ``predict(X, return_std=True)`` returns second.
     sample_weight : array of shape (n_rows,), optional
+        Counts: a row of weight k counts as k rows; not negative.
     multioutput : {"uniform_average", "raw_values"}, default "uniform_average"
+        Whether to average over outputs or to return one value for each.
 
     Returns
     -------
-    sharpness : float, or ndarray of shape (n_outputs,), in the units of y
+    sharpness : float, or ndarray of shape (n_outputs,)
+        In the units of y.
+
+    Examples
+    --------
+    >>> round(sharpness([3.0, 4.0]), 3)
+    3.536
     """
     columns = _columns("std", std)
     _check_spread(columns)
@@ -311,11 +387,14 @@ def interval_coverage(
     y_true, lower, upper : arrays of shape (n_rows,) or (n_rows, n_outputs)
         Targets, and what ``predict_interval`` returns.
     sample_weight : array of shape (n_rows,), optional
+        Counts: a row of weight k counts as k rows; not negative.
     multioutput : {"uniform_average", "raw_values"}, default "uniform_average"
+        Whether to average over outputs or to return one value for each.
 
     Returns
     -------
     coverage : float in [0, 1], or ndarray of shape (n_outputs,)
+        Share of the rows, or of their total weight.
 
     Examples
     --------
@@ -329,7 +408,21 @@ def interval_coverage(
 def interval_width(
     lower: ArrayLike, upper: ArrayLike, *, sample_weight: ArrayLike | None = None, multioutput: str = "uniform_average"
 ) -> Average:
-    """Return the mean width of intervals, in the units of y; the parameters are those of ``interval_coverage``.
+    """Return the mean width of intervals, in the units of y.
+
+    Parameters
+    ----------
+    lower, upper : arrays of shape (n_rows,) or (n_rows, n_outputs)
+        What ``predict_interval`` returns.
+    sample_weight : array of shape (n_rows,), optional
+        Counts.
+    multioutput : {"uniform_average", "raw_values"}, default "uniform_average"
+        Whether to average over outputs or to return one value for each.
+
+    Returns
+    -------
+    width : float, or ndarray of shape (n_outputs,)
+        At least 0.
 
     Examples
     --------
@@ -361,11 +454,14 @@ def interval_score(
     coverage : float in (0, 1), default 0.9
         Nominal coverage of the intervals.
     sample_weight : array of shape (n_rows,), optional
+        Counts: a row of weight k counts as k rows; not negative.
     multioutput : {"uniform_average", "raw_values"}, default "uniform_average"
+        Whether to average over outputs or to return one value for each.
 
     Returns
     -------
-    score : float, or ndarray of shape (n_outputs,); smaller is better
+    score : float, or ndarray of shape (n_outputs,)
+        Smaller is better.
 
     Examples
     --------
@@ -433,13 +529,18 @@ class UncertaintyScorer(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         Parameters
         ----------
         estimator : fitted estimator, Pipeline, search or, for intervals, TransformedTargetRegressor
+            It, or the estimator within, has the method.
         X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Inputs.
         y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Labels or targets.
         sample_weight : array of shape (n_rows,), optional
+            Counts: a row of weight k counts as k rows; not negative.
 
         Returns
         -------
-        score : float; larger is better
+        score : float
+            Larger is better.
         """
         model, X = unwrap(estimator, X, self.method)
         predict = getattr(model, self.method)

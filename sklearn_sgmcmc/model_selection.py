@@ -307,7 +307,9 @@ class _BatchedSearch:
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Training inputs.
         y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Labels or targets.
         **params : dict
             ``sample_weight``, ``groups`` and other arguments of the estimator's ``fit``, of the scorers and of the splitter, as for
             scikit-learn's GridSearchCV. Those with one entry per row are split with X.
@@ -315,6 +317,7 @@ class _BatchedSearch:
         Returns
         -------
         self
+            The fitted search.
 
         Raises
         ------
@@ -429,12 +432,22 @@ class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):  # type: ignore[misc]  
         A BayesianMLPClassifier or BayesianMLPRegressor, or an estimator that contains one.
     param_grid : dict or list of dict
         Values to try by parameter name.
-    scoring, refit, cv, error_score, return_train_score, pre_dispatch
-        As for GridSearchCV.
+    scoring : str, callable, list or dict, default None
+        One metric or several, as for GridSearchCV; None is the estimator's ``score``.
     n_jobs : int or None, default None
         Worker processes; each takes batches of up to 64 chains. Results do not depend on it.
+    refit : bool, str or callable, default True
+        Whether, and by which metric, the best candidate is fitted on all rows, as for GridSearchCV.
+    cv : int, splitter or iterable, default None
+        Folds, as for GridSearchCV; None is 5.
     verbose : int, default 0
         1 tells the number of fits, 2 and more the progress by batches.
+    pre_dispatch : int or str, default "2*n_jobs"
+        As for GridSearchCV.
+    error_score : "raise" or float, default NaN
+        Score of a fit that fails.
+    return_train_score : bool, default False
+        Whether training rows are scored as well.
 
     Attributes
     ----------
@@ -474,15 +487,40 @@ class BatchedRandomizedSearchCV(_BatchedSearch, RandomizedSearchCV):  # type: ig
         Distributions (with a method ``rvs``) or lists to sample from, by parameter name.
     n_iter : int, default 10
         Number of candidates.
+    scoring : str, callable, list or dict, default None
+        One metric or several, as for GridSearchCV; None is the estimator's ``score``.
+    n_jobs : int or None, default None
+        Worker processes; each takes batches of up to 64 chains. Results do not depend on it.
+    refit : bool, str or callable, default True
+        Whether, and by which metric, the best candidate is fitted on all rows, as for GridSearchCV.
+    cv : int, splitter or iterable, default None
+        Folds, as for GridSearchCV; None is 5.
+    verbose : int, default 0
+        1 tells the number of fits, 2 and more the progress by batches.
+    pre_dispatch : int or str, default "2*n_jobs"
+        As for GridSearchCV.
     random_state : int, RandomState or None, default None
         Of the candidates; fits have that of the estimator.
-    scoring, refit, cv, error_score, return_train_score, pre_dispatch, n_jobs, verbose
-        As for BatchedGridSearchCV.
+    error_score : "raise" or float, default NaN
+        Score of a fit that fails.
+    return_train_score : bool, default False
+        Whether training rows are scored as well.
 
     Attributes
     ----------
     cv_results_, best_estimator_, best_params_, best_score_, best_index_
         As for BatchedGridSearchCV.
+
+    Examples
+    --------
+    >>> from scipy.stats import loguniform
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BatchedRandomizedSearchCV, BayesianMLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), sampler="sgld", max_iter=200, n_draws=20, random_state=0)
+    >>> search = BatchedRandomizedSearchCV(model, {"temperature": loguniform(0.01, 1)}, n_iter=3, cv=2, random_state=0)
+    >>> search.fit(X, y).cv_results_["mean_test_score"].shape
+    (3,)
     """
 
     def _candidates(self) -> list[dict[str, Any]]:

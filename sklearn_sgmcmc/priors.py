@@ -49,12 +49,18 @@ class Constant:
 class Density:
     """A prior placed on a network: -log p over its parameters.
 
-    initial_scale : standard deviation that random initial weights do not exceed, one number or (P,).
-    threshold : (1, P) float64 (or one row per chain), absolute values below which a parameter belongs to the prior's spike; 0 for
-        those that have none, None if no parameter has one.
-    prune : whether predictions set the parameters below their threshold to 0.
-    narrowest_core : least width of a core that steps must resolve (a spike's standard deviation, the width of a peak), inf if the
-        density has none but its curvature.
+    Attributes
+    ----------
+    initial_scale : tensor, 0-d or (P,)
+        Standard deviation that random initial weights do not exceed.
+    threshold : tensor of shape (1, P) or (C, P), float64, or None
+        Absolute values below which a parameter belongs to the prior's spike; 0 for those that have none, None if no parameter has
+        one.
+    prune : bool
+        Whether predictions set the parameters below their threshold to 0.
+    narrowest_core : float
+        Least width of a core that steps must resolve (a spike's standard deviation, the width of a peak), inf if the density has
+        none but its curvature.
     """
 
     threshold: torch.Tensor | None = None
@@ -153,6 +159,17 @@ class Normal(ScalePrior):
     fan_in : bool, default False
         Whether the scale of connection weights is divided by sqrt(n_in), n_in the inputs of their layer (Neal 1996, section 2.1):
         then the outputs keep their prior scale however wide the network is. Biases keep ``scale``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> from sklearn_sgmcmc.priors import Normal
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), prior=Normal(scale=0.5), sampler="sgld", max_iter=300, n_draws=20, random_state=0)
+    >>> model = model.fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
     """
 
     def place(self, layout: Layout) -> Density:
@@ -172,12 +189,24 @@ class HierarchicalNormal(Normal):
 
     Parameters
     ----------
-    scale : as of ``Normal``
+    scale : float between 1e-6 and 1e6 or tuple of such floats, default 1
+        As of ``Normal``: the scale near which those of the layers are held, before the division by sqrt(n_in).
     fan_in : bool, default True
         False is s = scale.
     df : float in [0.1, 1e6], default 2
         How firmly s_l is held near s, dimensionless: at 2 nine of ten prior draws of s_l lie between 0.58 s and 4.4 s; 1e6 is
         ``Normal``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> from sklearn_sgmcmc.priors import HierarchicalNormal
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), prior=HierarchicalNormal(), sampler="sgld", max_iter=300, n_draws=20, random_state=0)
+    >>> model = model.fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
     """
 
     fan_in: bool = field(default=True, kw_only=True)
@@ -283,6 +312,17 @@ class Laplace(ScalePrior):
         b, in units of a weight between standardised quantities (the standard deviation is b sqrt 2); a tuple as for ``Normal``.
     fan_in : bool, default False
         Whether b is divided by sqrt(n_in) for connection weights, as for ``Normal``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> from sklearn_sgmcmc.priors import Laplace
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), prior=Laplace(scale=0.5), sampler="sgld", max_iter=300, n_draws=20, random_state=0)
+    >>> model = model.fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
     """
 
     def place(self, layout: Layout) -> Density:
@@ -321,6 +361,17 @@ class StudentT(ScalePrior):
         Degrees of freedom, dimensionless: 1 is the Cauchy law; the variance s^2 df / (df - 2) is finite for df > 2.
     fan_in : bool, default False
         Whether s is divided by sqrt(n_in) for connection weights, as for ``Normal``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> from sklearn_sgmcmc.priors import StudentT
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), prior=StudentT(df=3), sampler="sgld", max_iter=300, n_draws=20, random_state=0)
+    >>> model = model.fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
     """
 
     df: Coefficient = 4.0
@@ -381,6 +432,18 @@ class SpikeSlab(Prior):
         lambda, the prior share of weights in the slab.
     prune : bool, default True
         Whether predictions set the weights that are not kept to 0. ``keep_mask_`` and ``sparsity_`` tell what is kept either way.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> from sklearn_sgmcmc.priors import SpikeSlab
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), prior=SpikeSlab(), sampler="sgld", max_iter=300, n_draws=20, random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    >>> 0 < model.sparsity_ < 1
+    True
     """
 
     scale: Scale = 1.0
@@ -456,6 +519,18 @@ class PriorSwitch(Prior):
         Prior of the others, that of all kept draws.
     at : float in [0, 1), default 0.4
         Share of all steps that run with ``before``: the change must come before the first kept draw. Momenta are drawn anew there.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> from sklearn_sgmcmc.priors import PriorSwitch
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), prior=PriorSwitch(), sampler="sgld", max_iter=300, n_draws=20, random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    >>> 0 < model.sparsity_ < 1
+    True
     """
 
     before: Prior = field(default_factory=Normal)

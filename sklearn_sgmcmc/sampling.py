@@ -136,7 +136,7 @@ def sample(
     n_steps : int >= 1
         Steps of the whole run, burn-in included.
     temperature : float >= 0 or tensor of shape (C, 1), default 1
-        tau.
+        tau, dimensionless: the target is exp(-U / tau).
     burn_in : float in [0, 1), default 0.5
         Share of the steps before the first kept draw.
     n_draws : int >= 1, default 1000

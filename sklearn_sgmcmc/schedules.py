@@ -55,7 +55,10 @@ class Timeline:
 class Schedule(Parameters):
     """Base of all schedules: dimensionless multipliers of the learning rate and of the temperature.
 
-    periodic : whether the step size returns, so that draws from all parts of a run have one law.
+    Attributes
+    ----------
+    periodic : bool
+        Whether the step size returns, so that draws from all parts of a run have one law.
     """
 
     periodic: ClassVar[bool] = False
@@ -99,7 +102,15 @@ class Schedule(Parameters):
 
 @dataclass(eq=False)
 class Constant(Schedule):
-    """The same step size and temperature throughout."""
+    """The same step size and temperature throughout.
+
+    Examples
+    --------
+    >>> from sklearn_sgmcmc.schedules import Constant
+    >>> run = Constant().timeline(n_steps=4, steps_per_epoch=1.0, burn_in=0.0, n_draws=2)
+    >>> run.step_size.tolist(), run.collect.tolist()
+    ([1.0, 1.0, 1.0, 1.0], [False, True, False, True])
+    """
 
 
 @dataclass(eq=False)
@@ -114,6 +125,13 @@ class StepDecay(Schedule):
         Dimensionless.
     every : float > 0 or None, default None
         Epochs between falls; None is a tenth of the run, as in the paper's Landsat experiment.
+
+    Examples
+    --------
+    >>> from sklearn_sgmcmc.schedules import StepDecay
+    >>> run = StepDecay(factor=0.5, every=2).timeline(n_steps=6, steps_per_epoch=1.0, burn_in=0.0, n_draws=2)
+    >>> run.step_size.tolist()
+    [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
     """
 
     factor: float = 0.5
@@ -143,6 +161,13 @@ class Polynomial(Schedule):
         Dimensionless.
     offset : float > 0 or None, default None
         b, in steps; None is a tenth of the run.
+
+    Examples
+    --------
+    >>> from sklearn_sgmcmc.schedules import Polynomial
+    >>> run = Polynomial(gamma=1.0, offset=2).timeline(n_steps=4, steps_per_epoch=1.0, burn_in=0.0, n_draws=2)
+    >>> run.step_size.round(2).tolist()
+    [1.0, 0.67, 0.5, 0.4]
     """
 
     gamma: float = 0.55
@@ -174,6 +199,13 @@ class Cyclical(Schedule):
         Cycles in the run, burn-in included.
     exploration : float in [0, 1), default 0.5
         Share of each cycle that runs at temperature 0.
+
+    Examples
+    --------
+    >>> from sklearn_sgmcmc.schedules import Cyclical
+    >>> run = Cyclical(n_cycles=2).timeline(n_steps=8, steps_per_epoch=1.0, burn_in=0.0, n_draws=2)
+    >>> run.step_size.round(2).tolist(), run.temperature.tolist()
+    ([1.0, 0.85, 0.5, 0.15, 1.0, 0.85, 0.5, 0.15], [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0])
     """
 
     n_cycles: int = 4
@@ -217,6 +249,13 @@ class Annealed(Schedule):
         Dimensionless; the paper has 0.3 to 0.8.
     exploration : float in (0, 1], default 0.5
         Share of the run before refinement.
+
+    Examples
+    --------
+    >>> from sklearn_sgmcmc.schedules import Annealed
+    >>> run = Annealed().timeline(n_steps=4, steps_per_epoch=1.0, burn_in=0.0, n_draws=2)
+    >>> run.temperature.round(2).tolist()
+    [1.0, 0.71, 0.0, 0.0]
     """
 
     amplitude: float = 1.0

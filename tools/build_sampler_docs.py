@@ -1,4 +1,4 @@
-"""Write the generated parts of ``docs/samplers.md`` and ``docs/add_a_sampler.md``, and the figure of MSGLD's laws.
+"""Write the generated parts of the README, ``docs/samplers.md`` and ``docs/add_a_sampler.md``, and the figure of MSGLD's laws.
 
 Usage::
 
@@ -39,6 +39,13 @@ def overview() -> str:
     return "\n".join(lines)
 
 
+def short_overview() -> str:
+    """Return the README's table: name, law and use."""
+    lines = ["| `sampler=` | law | when to use it |", "|---|---|---|"]
+    lines += [f"| [`{name}`](docs/samplers.md#{name}) | {kind().law} | {kind.use} |" for name, kind in SAMPLERS.items()]
+    return "\n".join(lines)
+
+
 def sections() -> str:
     """Return one section per sampler: its docstring."""
     parts = []
@@ -54,6 +61,7 @@ def source_of_sgld() -> str:
 
 
 PARTS = {
+    ROOT / "README.md": {"samplers": short_overview},
     DOCS / "samplers.md": {"overview": overview, "sections": sections},
     DOCS / "add_a_sampler.md": {"sgld": source_of_sgld},
 }

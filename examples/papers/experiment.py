@@ -26,7 +26,7 @@ def parse(description, default, full, argv=None):
 
     ``default`` and ``full`` are one dataclass: every field becomes an option.
     """
-    parser = argparse.ArgumentParser(description=description.strip().splitlines()[0])
+    parser = argparse.ArgumentParser(description=description.strip().partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="the paper's budget")
     parser.add_argument("--output", type=Path, default=Path("papers_results"), help="folder for finished cells and figures")
     for field in dataclasses.fields(default):

@@ -104,6 +104,7 @@ def fit(method, rate, temperature, budget, rows):
         sampler=sampler,
         temperature=None if method in OPTIMISERS else temperature,
         learning_rate=rate,
+        warm_up=0,
         schedule=schedule,
         max_iter=budget.epochs,
         burn_in=0.0,  # draws from the whole run: the curves need them

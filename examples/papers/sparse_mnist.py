@@ -9,7 +9,14 @@ last tenth of the training rows, among spikes that the step size can resolve: ep
 
 Stage II has hyperparameters of its own, as in the paper: two stages of one run, each with its sampler, step size, temperature and
 prior. Adam keeps the prior N(0, 1), also as in the paper: its sparsity, counted at the same threshold, is no result of its own.
+
+Here the script is shown without being run, as it needs MNIST. The figure is that of the run that :doc:`/papers` records.
+
+.. image:: /images/papers_sparse_mnist.png
+   :alt: figure of the recorded run
 """
+
+# sphinx_gallery_thumbnail_path = "images/papers_sparse_mnist.png"
 
 # %%
 # The methods in both stages

@@ -102,6 +102,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -359,6 +360,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
 
         R-hat and effective sample sizes are of U over all training rows (at the draws of ``potential_``) and, at every draw, of the
         predictions at up to 32 training rows and of learned noise levels. They are computed anew at every call.
+
+        Returns
+        -------
+        Diagnostics
+            Arrays of R-hat and effective sample sizes, and the sampler's own figures.
         """
         check_is_fitted(self)
         shared, of_rows = self._compared()
@@ -366,7 +372,13 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         return diagnose(self._measured, self.potential_, values, shared.names + of_rows.names, self._messages)
 
     def summary(self) -> str:
-        """Return the diagnostics and what was run as a plain-text table."""
+        """Return the diagnostics and what was run as a plain-text table.
+
+        Returns
+        -------
+        str
+            Lines of names and values, the warnings of ``fit`` last.
+        """
         check_is_fitted(self)
         rates = np.atleast_1d(self.learning_rate_)
         temperature = self.effective_temperature_
@@ -385,6 +397,16 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         Group ``posterior`` holds class probabilities (without the last class), or conditional means and log noise levels, at the
         reference rows: dimensions chain, draw, reference_row and class or output. Group ``sample_stats`` holds ``potential``, U in
         nats over all training rows, at the draws where it was evaluated. Chains that diverged are absent.
+
+        Returns
+        -------
+        xarray.DataTree
+            What ArviZ plots and summarises.
+
+        Raises
+        ------
+        ImportError
+            If arviz-base is not installed.
         """
         check_is_fitted(self)
         rows = np.arange(len(self._reference))

@@ -154,13 +154,16 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
         Parameters
         ----------
         X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
         return_std : bool, default False
             Whether to return the standard deviation over draws as well.
 
         Returns
         -------
-        proba : ndarray of shape (n_rows, n_classes); rows sum to 1
-        std : ndarray of shape (n_rows, n_classes), only if ``return_std``
+        proba : ndarray of shape (n_rows, n_classes)
+            Columns in the order of ``classes_``; rows sum to 1.
+        std : ndarray of shape (n_rows, n_classes)
+            Standard deviation over draws; only if ``return_std``.
         """
         X = self._inputs(X)
         return_std = check_flag("return_std", return_std)
@@ -175,7 +178,18 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
         return (found[0], found[1]) if return_std else found[0]
 
     def predict_log_proba(self, X: Matrix) -> NDArray[np.floating]:
-        """Return the logarithm of the posterior mean probabilities, shape (n_rows, n_classes), by log-mean-exp over draws."""
+        """Return the logarithm of the posterior mean probabilities, by log-mean-exp over draws.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_rows, n_classes)
+            In nats, columns in the order of ``classes_``.
+        """
         X = self._inputs(X)
         ensemble = self._ensemble()
 
@@ -185,7 +199,18 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
         return over_rows(X.shape[0], log_proba)[0]
 
     def predict(self, X: Matrix) -> NDArray[Any]:
-        """Return the most probable class of each row, shape (n_rows,)."""
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
+
+        Returns
+        -------
+        label : ndarray of shape (n_rows,)
+            One of ``classes_`` for each row.
+        """
         proba = np.asarray(self.predict_proba(X))
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
@@ -197,6 +222,7 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
         Parameters
         ----------
         X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
         n_draws : int or None, default None
             None returns all stored draws in (draw, chain) order; otherwise a random subset without replacement.
         random_state : int, RandomState or None
@@ -205,6 +231,7 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
         Returns
         -------
         proba : ndarray of shape (n_draws, n_rows, n_classes)
+            Their mean over all draws is ``predict_proba``.
         """
         X = self._inputs(X)
         ensemble = self._some_draws(n_draws, random_state)
@@ -216,6 +243,11 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
 
     def predict_uncertainty(self, X: Matrix) -> Bunch:
         """Split the uncertainty of each row's class, in nats.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
 
         Returns
         -------

@@ -15,9 +15,10 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         "auto" is, for regression, ``MCLMC(energy_error=0.3, memory=200)`` at full batch, unless a given learning rate or bias
         factor, more columns than rows, temperature 0, a prior that is not normal or a schedule other than "constant" stands against
         it, and "sghmc" otherwise; for classification it is "msgld". ``sampler_`` tells which. By name: "sgld", "mala", "psgld",
-        "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "nr_sgld", "mclmc" (of shorter steps,
-        nearer to the posterior), or the optimisers "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The
-        fields of a Sampler object can be searched as ``sampler__friction``.
+        "sgrld", "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "santa", "nr_sgld",
+        "nr_sgld_hessian", "nr_sgld_spsa", "nr_sgld_spsa2", "mclmc" (of shorter steps, nearer to the posterior), or the optimisers
+        "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The fields of a Sampler object can be searched as
+        ``sampler__friction``.
     bias_factor : float >= 0 or None, default None
         Weight a of the adaptive drift, dimensionless; for "asgld" and its kin in units of N. 0 is plain SGLD bit for bit, and is
         accepted by every sampler. None is the sampler's own (1 for "msgld", 0.01 for "asgld").
@@ -34,7 +35,7 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         sampler's default (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut where the curvature
         demands it. A number is never altered. See ``learning_rate_``.
     schedule : str or Schedule, default "constant"
-        "constant", "step", "polynomial" or "cyclical": dimensionless multipliers of learning rate and temperature.
+        "constant", "step", "polynomial", "cyclical" or "annealed": dimensionless multipliers of learning rate and temperature.
     warm_up : int >= 0 or "auto", default "auto"
         Epochs in which each chain is first taken to a mode of its own, by Adam on minibatches of 64 rows with a learning rate that
         falls from 0.003 to 0 as half a cosine. "auto" is 50 epochs or 1,000 steps (500 for a classifier), whichever is more, but no
@@ -106,7 +107,7 @@ draws_ : ndarray of shape (n_draws, n_chains, n_params), float32
         Gradient steps run after the warm-up.
     n_features_in_ : int
         Number of features seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, if all are strings."""
 
 

@@ -158,13 +158,16 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
         return_std : bool, default False
             Whether to return the predictive standard deviation (weights and noise together) as well.
 
         Returns
         -------
-        mean : ndarray of shape (n_rows,) or (n_rows, n_outputs), in the units of y
-        std : ndarray of the same shape, only if ``return_std``
+        mean : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+            In the units of y.
+        std : ndarray of the same shape
+            In the units of y; only if ``return_std``.
         """
         X = self._inputs(X)
         return_std = check_flag("return_std", return_std)
@@ -180,7 +183,18 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         return (found[0], found[1]) if return_std else found[0]
 
     def predict_noise(self, X: Matrix) -> NDArray[np.floating]:
-        """Return the standard deviation of the noise at each row: the root of its mean variance over draws, in y's units."""
+        """Return the standard deviation of the noise at each row: the root of its mean variance over draws.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
+
+        Returns
+        -------
+        std : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+            In the units of y.
+        """
         X = self._inputs(X)
         ensemble = self._ensemble()
 
@@ -191,6 +205,11 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
 
     def predict_uncertainty(self, X: Matrix) -> Bunch:
         """Split the predictive variance of each row, in squared units of y.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
 
         Returns
         -------
@@ -218,6 +237,7 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
         n_draws : int or None, default None
             None returns all stored draws in (draw, chain) order; otherwise a random subset without replacement.
         random_state : int, RandomState or None
@@ -225,7 +245,8 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
 
         Returns
         -------
-        mean : ndarray of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs), in the units of y
+        mean : ndarray of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs)
+            In the units of y; their mean over all draws is ``predict``.
         """
         X = self._inputs(X)
         ensemble = self._some_draws(n_draws, random_state)
@@ -246,11 +267,12 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
 
         Returns
         -------
-        mean, std : ndarrays of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs), in the units of y
-            Conditional mean and standard deviation of the noise at each draw.
+        mean, std : ndarrays of shape (n_draws, n_rows) or (n_draws, n_rows, n_outputs)
+            Conditional mean and standard deviation of the noise at each draw, in the units of y.
         """
         X = self._inputs(X)
         ensemble = self._ensemble()
@@ -266,10 +288,19 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
     def sample_y(self, X: Matrix, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> NDArray[np.floating]:
         """Return samples from the predictive distribution, noise included.
 
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
+        n_samples : int >= 1, default 1
+            Samples for each row.
+        random_state : int, RandomState or None, default 0
+            Chooses draws and noise.
+
         Returns
         -------
-        samples : ndarray of shape (n_rows, n_samples) or (n_rows, n_outputs, n_samples), in the units of y
-            Column s uses one stored draw, chosen at random, for all rows.
+        samples : ndarray of shape (n_rows, n_samples) or (n_rows, n_outputs, n_samples)
+            In the units of y. Column s uses one stored draw, chosen at random, for all rows.
         """
         X = self._inputs(X)
         n_samples = check_integer("n_samples", n_samples, low=1, fix="1 is the default")
@@ -291,11 +322,19 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_rows, n_features)
-        quantiles : array of shape (n_quantiles,), each strictly between 0 and 1
+            Inputs, with the columns of ``fit``.
+        quantiles : array of shape (n_quantiles,)
+            Levels, each strictly between 0 and 1.
 
         Returns
         -------
-        values : ndarray of shape (n_quantiles, n_rows) or (n_quantiles, n_rows, n_outputs), in the units of y
+        values : ndarray of shape (n_quantiles, n_rows) or (n_quantiles, n_rows, n_outputs)
+            In the units of y.
+
+        Raises
+        ------
+        ValueError
+            If a level does not lie strictly between 0 and 1.
         """
         X = self._inputs(X)
         try:
@@ -317,9 +356,22 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
     def predict_interval(self, X: Matrix, coverage: float = 0.9) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return the central predictive interval that holds a new target with probability ``coverage``.
 
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_features)
+            Inputs, with the columns of ``fit``.
+        coverage : float in (0, 1), default 0.9
+            Probability of the interval; (1 - coverage) / 2 lies on either side.
+
         Returns
         -------
-        lower, upper : ndarrays shaped like ``predict``, in the units of y
+        lower, upper : ndarrays shaped like ``predict``
+            In the units of y.
+
+        Raises
+        ------
+        ValueError
+            If ``coverage`` does not lie strictly between 0 and 1.
         """
         coverage = check_real(
             "coverage", coverage, rule="a probability strictly between 0 and 1", fix="0.9 is the default", open_low=True
@@ -335,11 +387,19 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_rows, n_features)
-        y : array of shape (n_rows,) or (n_rows, n_outputs); outputs are independent given the weights
+            Inputs, with the columns of ``fit``.
+        y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Targets; outputs are independent given the weights.
 
         Returns
         -------
         log_density : ndarray of shape (n_rows,)
+            In nats; the scale of y is accounted for.
+
+        Raises
+        ------
+        ValueError
+            If y has other outputs than in ``fit``, or lies so far away that its density is 0 in float64.
         """
         X = self._inputs(X)
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")

@@ -54,8 +54,9 @@ class TrainingRows:
         kind = np.float64 if dtype == torch.float64 else np.float32
         weights = torch.tensor(self.weight, dtype=dtype)
         if scipy.sparse.issparse(self.x) or self.x.size * dtype.itemsize > COPY_BYTES:
-            for start in range(0, self.x.shape[0], CHUNK):
-                scaling.apply(dense_rows(self.x, slice(start, start + CHUNK)), kind)  # raises if the chains could not hold it
+            chunk = _chunk(self.x.shape[1])
+            for start in range(0, self.x.shape[0], chunk):
+                scaling.apply(dense_rows(self.x, slice(start, start + chunk)), kind)  # raises if the chains could not hold it
             compact = target if target.dtype == np.uint8 else target.astype(kind)
             return LazyRows(self.x, scaling, torch.from_numpy(compact), weights, dtype, device)
         targets = torch.from_numpy(target).to(device=device, dtype=dtype)
@@ -150,7 +151,7 @@ def column_scaling(x: Any, weight: NDArray[np.float64], *, enabled: bool = True)
     if not enabled:
         return Scaling(np.zeros(n_columns), np.ones(n_columns))
     low, high = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
-    chunk = max(1, min(CHUNK, CHUNK_ELEMENTS // n_columns))
+    chunk = _chunk(n_columns)
     for start in range(0, x.shape[0], chunk):
         rows = dense_rows(x, slice(start, start + chunk))
         low, high = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
@@ -170,3 +171,8 @@ def column_scaling(x: Any, weight: NDArray[np.float64], *, enabled: bool = True)
     constant = (low == high) | (sd <= 4 * np.finfo(np.float64).eps * np.abs(mean))
     mean, sd = np.where(low == high, low, np.ldexp(mean, exponent)), np.ldexp(sd, exponent)
     return Scaling(mean, np.where(constant | (sd < np.finfo(np.float64).tiny), 1.0, sd))
+
+
+def _chunk(n_columns: int) -> int:
+    """Return how many rows are made dense at once."""
+    return max(1, min(CHUNK, CHUNK_ELEMENTS // n_columns))

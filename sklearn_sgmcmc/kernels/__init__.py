@@ -94,7 +94,19 @@ class Affine:
 
 @lru_cache(maxsize=1)
 def status() -> str:
-    """Return in a sentence whether the kernel is used here, and why not if it is not."""
+    """Return in a sentence whether the compiled kernel is used here, and why not if it is not.
+
+    Returns
+    -------
+    str
+        The same sentence at every call of a process.
+
+    Examples
+    --------
+    >>> from sklearn_sgmcmc import kernels
+    >>> kernels.status().endswith(".")
+    True
+    """
     return _load(torch.float32)[1]
 
 

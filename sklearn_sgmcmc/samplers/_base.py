@@ -21,18 +21,27 @@ class Sampler(Parameters):
     schedule or device. ``init`` returns its state, a NamedTuple with ``theta`` (C, P) first whose fields all have the leading chain
     axis. ``step`` never writes to its arguments and never synchronises with the host.
 
-    Class facts:
-
-    law : "exact" at any step size, "small step" (the target as epsilon -> 0), "biased" (another law at any fixed
-        hyperparameters) or "optimiser" (keeps only the last state of each chain).
-    affine : "yes" if a step on a Gaussian target is an affine map plus noise, "frozen" if it is once adaptation is held, "no".
-    needs : what the potential must offer besides a gradient: "full_batch", "hvp", "fisher", "fresh".
-    min_params : the least P.
-    default_learning_rate : epsilon * N when the estimator's ``learning_rate`` is None.
-    step_is_learning_rate : True if the step size is used as it stands, without the division by N (Adam).
-    allows_zero_temperature : whether tau = 0 is a valid run.
-    source : the paper and the algorithm in it.
-    use : when to use it, in a sentence.
+    Attributes
+    ----------
+    law : "exact", "small step", "biased" or "optimiser"
+        Exact at any step size; the target as epsilon -> 0; another law at any fixed hyperparameters; keeps only the last state of
+        each chain.
+    affine : "yes", "frozen" or "no"
+        Whether a step on a Gaussian target is an affine map plus noise, or is one once adaptation is held.
+    needs : frozenset of str
+        What the potential must offer besides a gradient: "full_batch", "hvp", "fisher", "fresh".
+    min_params : int
+        The least P.
+    default_learning_rate : float
+        epsilon * N when the estimator's ``learning_rate`` is None.
+    step_is_learning_rate : bool
+        Whether the step size is used as it stands, without the division by N (Adam).
+    allows_zero_temperature : bool
+        Whether tau = 0 is a valid run.
+    source : str
+        The paper and the algorithm in it.
+    use : str
+        When to use it, in a sentence.
     """
 
     law: ClassVar[Law]

@@ -156,6 +156,17 @@ class NonReversibleHessian(AdaptiveNonReversible):
         Bound of the entries of D, which would grow without one where H is indefinite.
     adapt : "burn_in" or "always"
         "burn_in" freezes S before the first kept draw.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import NonReversibleHessian
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(
+    ...     lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), sampler=NonReversibleHessian(), step_size=0.05, n_steps=500
+    ... )
+    >>> abs(float(draws.values.var()) - 1) < 0.15
+    True
     """
 
     skew_scale: Coefficient = 0.5
@@ -234,6 +245,17 @@ class NonReversibleSPSA(AdaptiveNonReversible):
         F, the number of free entries; None is P - 1, all neighbours: S is tridiagonal.
     adapt : "burn_in" or "always"
         "burn_in" freezes S before the first kept draw.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import NonReversibleSPSA
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(
+    ...     lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), sampler=NonReversibleSPSA(), step_size=0.05, n_steps=500
+    ... )
+    >>> abs(float(draws.values.var()) - 1) < 0.15
+    True
     """
 
     skew_scale: Coefficient = 0.5
@@ -326,6 +348,17 @@ class NonReversibleSPSA2(NonReversibleSPSA):
         "burn_in" freezes S before the first kept draw.
     n_inner : int >= 1, default 5
         n, the fast steps per slow step.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import NonReversibleSPSA2
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(
+    ...     lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), sampler=NonReversibleSPSA2(), step_size=0.1, n_steps=150
+    ... )
+    >>> abs(float(draws.values.var()) - 1) < 0.15
+    True
     """
 
     n_inner: int = 5

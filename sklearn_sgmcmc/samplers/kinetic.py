@@ -48,6 +48,15 @@ class SGHMC(Sampler):
     gradient_noise_variance : float >= 0, default 0
         V, the known variance of the stochastic gradient per coordinate, in nats^2; it needs independent batches and
         eps V <= 2 f tau.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import SGHMC
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), sampler=SGHMC(), step_size=0.1, n_steps=500)
+    >>> abs(float(draws.values.var()) - 1 / (1 - 0.1 / (2 * (2 - 0.2)))) < 0.15
+    True
     """
 
     friction: Coefficient = 0.2
@@ -130,6 +139,15 @@ class BAOAB(Sampler):
         f per step, dimensionless; the velocity keeps the share exp(-f).
     word : str, default "BAOAB"
         Letters A, B and O, each at least once.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import BAOAB
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), sampler=BAOAB(), step_size=0.5, n_steps=500)
+    >>> abs(float(draws.values.var()) - 1) < 0.15
+    True
     """
 
     friction: Coefficient = 0.2

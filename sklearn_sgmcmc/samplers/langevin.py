@@ -41,6 +41,15 @@ class SGLD(Sampler):
     gradient_noise_variance : float >= 0, default 0
         V, the known variance of the stochastic gradient per coordinate, in nats^2; it needs independent batches and
         eps V <= 2 tau.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import SGLD
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), sampler=SGLD(), step_size=0.1, n_steps=500)
+    >>> abs(float(draws.values.var()) - 2 / (2 - 0.1)) < 0.15
+    True
     """
 
     gradient_noise_variance: Coefficient = 0.0

@@ -32,6 +32,15 @@ class MALA(Sampler):
     A proposal whose potential is not finite is rejected. Needs tau > 0.
 
     Source: Roberts & Tweedie 1996, section 1.4.1, with their step h = 2 eps and the temperature tau added (theirs is 1).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import MALA
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), sampler=MALA(), step_size=0.5, n_steps=500)
+    >>> abs(float(draws.values.var()) - 1) < 0.15
+    True
     """
 
     law: ClassVar[Law] = "exact"

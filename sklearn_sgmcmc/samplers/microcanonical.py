@@ -56,6 +56,15 @@ class MCLMC(Sampler):
         Root mean square energy change of a step per sqrt P, in nats, that the step size is adapted to. None keeps the step size.
     memory : float >= 0.1, default 50
         Steps after which the direction of motion is forgotten: L / h.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import MCLMC
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.zeros(64, 2), sampler=MCLMC(), step_size=0.1, n_steps=500)
+    >>> abs(float(draws.values.var()) - 1) < 0.15
+    True
     """
 
     energy_error: Coefficient | None = 0.05

@@ -30,6 +30,15 @@ class SGD(Sampler):
     ----------
     momentum : float in [0, 1), default 0.9
         m, dimensionless.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import SGD
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.ones(4, 2), sampler=SGD(), step_size=0.1, n_steps=200)
+    >>> draws.values.shape, bool(draws.values.abs().max() < 1e-3)
+    (torch.Size([1, 4, 2]), True)
     """
 
     momentum: Coefficient = 0.9
@@ -92,6 +101,15 @@ class Adam(Sampler):
         Memories of the two averages, dimensionless.
     delta : float > 0, default 1e-8
         Keeps the division finite; units of g/N.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import Adam
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.ones(4, 2), sampler=Adam(), step_size=0.05, n_steps=500)
+    >>> draws.values.shape, bool(draws.values.abs().max() < 1e-3)
+    (torch.Size([1, 4, 2]), True)
     """
 
     beta1: Coefficient = 0.9

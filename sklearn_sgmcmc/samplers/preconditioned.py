@@ -32,9 +32,18 @@ class PSGLD(Sampler):
     decay : float in [0, 1), default 0.99
         d, memory of the average.
     regularizer : float > 0, default 1e-3
-        l, keeps G finite; units of g / N. (The paper has 1e-5, with which parameters without gradient are shaken apart.)
+        l, keeps G finite; units of g / N. With the 1e-5 of the paper parameters without gradient are shaken apart.
     adapt : "burn_in" or "always"
         "burn_in" freezes V before the first kept draw; "always" adapts for ever, as published.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import PSGLD
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(lambda x: 0.5 * x.square().sum(1), torch.ones(64, 2), sampler=PSGLD(), step_size=0.05, n_steps=500)
+    >>> abs(float(draws.values.var()) - 1) < 0.15
+    True
     """
 
     decay: Coefficient = 0.99

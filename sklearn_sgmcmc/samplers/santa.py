@@ -53,7 +53,7 @@ class Santa(Sampler):
     decay : float in [0, 1), default 0.999
         s, memory of V.
     regularizer : float > 0, default 0.01
-        l, keeps G finite; units of g / N. (The paper has 1e-8, with which parameters without gradient are shaken apart.)
+        l, keeps G finite; units of g / N. With the 1e-8 of the paper parameters without gradient are shaken apart.
     initial_friction : float > 0 or None, default None
         C in alpha_0 = sqrt(eps) C; the paper's optimiser has 100. None starts where the noise alone would take alpha, at a: a chain
         that starts higher stays cold, as alpha falls by eps tau a step at most.
@@ -66,6 +66,17 @@ class Santa(Sampler):
         Adds eps tau (1 - G_old / G) / u to u, as printed: it explodes near u = 0.
     adapt : "burn_in" or "always"
         "burn_in" freezes V before the first kept draw; "always" adapts for ever, as published.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn_sgmcmc.samplers import Santa
+    >>> from sklearn_sgmcmc.sampling import sample
+    >>> draws = sample(
+    ...     lambda x: 0.5 * x.square().sum(1), torch.ones(4, 2), sampler=Santa(), schedule="annealed", step_size=0.001, n_steps=1000
+    ... )
+    >>> draws.values.shape, bool(draws.values[-1].abs().max() < 0.1)
+    (torch.Size([500, 4, 2]), True)
     """
 
     scheme: Literal["euler", "sss"] = "euler"
