@@ -23,7 +23,8 @@ from sklearn_sgmcmc.step_control import CLOSE, NOISY
 LARGEST_FACTOR = 100.0
 """Largest multiple of the sampler's default learning rate that learning_rate="auto" takes."""
 LONG_SHARE = 0.8
-"""Share of the stability limit that it takes for minibatches of a likelihood whose curvature the data bound."""
+"""Share of the stability limit that it takes for minibatches of a likelihood whose curvature the data bound, of a sampler whose law
+is not the posterior's in any case: near the limit, that of the others would not be either."""
 NOISE_RATIO = 0.4
 """Gradient-noise ratio that learning_rate="auto" accepts: see ``_review.NOISY_RESHUFFLED``."""
 WARM_UP_RATE = 0.003
@@ -81,7 +82,7 @@ def _sampling(settings: Settings, timeline: Timeline, posterior: Posterior, step
     caution = CLOSE if posterior.likelihood.stiff or full_batch else NOISY
     kinetic = settings.sampler.momentum_variance(1.0) is not None  # longer steps let the noise of minibatches heat a momentum
     if settings.rate == "auto" and (full_batch or not kinetic) and not settings.sampler.runaway_advice:
-        share = LONG_SHARE if caution is NOISY else caution.share
+        share = LONG_SHARE if caution is NOISY and settings.sampler.law == "biased" else caution.share
         ratio = math.inf if full_batch else NOISE_RATIO
         caution = replace(caution, share=share, largest=max(1.0, min(LARGEST_FACTOR, most / step_size)), noise_ratio=ratio)
     return replace(stage, step_size=min(step_size, most), caution=caution)
