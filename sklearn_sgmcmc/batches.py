@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Rows, Snapshot
 from sklearn_sgmcmc.network import with_constant
 
@@ -25,6 +26,56 @@ class Batch(NamedTuple):
     target: Rows
     weight: torch.Tensor
 
+    def weighted(self, weight: torch.Tensor) -> Batch:
+        """Return the same rows with other weights."""
+        return Batch(self.x, self.target, weight)
+
+    def placed(self) -> tuple[kernels.Rows, None]:
+        """Return where a kernel finds the rows."""
+        return kernels.Rows(self.x, self.target), None
+
+
+class TableBatch:
+    """A batch whose rows stay in their table until somebody asks for them: a kernel reads them there by their numbers."""
+
+    __slots__ = ("_parts", "index", "source", "weight")
+
+    def __init__(self, source: DenseRows, index: torch.Tensor, weight: torch.Tensor) -> None:
+        self.source = source
+        self.index = index
+        self.weight = weight
+        self._parts: tuple[torch.Tensor, ...] | None = None
+
+    def _gathered(self) -> tuple[torch.Tensor, ...]:
+        if self._parts is None:
+            self._parts = self.source.gather(self.index)
+        return self._parts
+
+    @property
+    def x(self) -> Rows:
+        """Inputs, as of ``Batch``."""
+        return self._gathered()[0]
+
+    @property
+    def target(self) -> Rows:
+        """Targets, as of ``Batch``."""
+        return self._gathered()[1]
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter((self.x, self.target, self.weight))
+
+    def weighted(self, weight: torch.Tensor) -> TableBatch:
+        """Return the same rows with other weights."""
+        return TableBatch(self.source, self.index, weight)
+
+    def placed(self) -> tuple[kernels.Rows, torch.Tensor]:
+        """Return where a kernel finds the table, and the rows' numbers."""
+        return self.source.placed(), self.index.contiguous()
+
+
+Minibatch: TypeAlias = Batch | TableBatch
+"""x, target and weight of the rows of one step, in this order when unpacked."""
+
 
 class RowSource(Protocol):
     """All training rows of a run. The row sets of several fits lie one behind the other."""
@@ -33,7 +84,7 @@ class RowSource(Protocol):
     def n_rows(self) -> int:
         """Number of rows."""
 
-    def take(self, index: torch.Tensor) -> Batch:
+    def take(self, index: torch.Tensor) -> Minibatch:
         """Return the rows with numbers ``index`` (C, n)."""
 
 
@@ -51,12 +102,17 @@ class DenseRows:
             self.ones = None
         self.parts = [column.shape[1] for column in columns]
         self.table = torch.cat(columns, dim=1)
+        self._placed: kernels.Rows | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_placed": None}  # addresses mean nothing in another process
 
     @classmethod
     def joined(cls, sources: Sequence[DenseRows]) -> DenseRows:
         """Return the rows of several sources with the same columns, one behind the other."""
         joined = copy(sources[0])
         joined.table = torch.cat([source.table for source in sources])
+        joined._placed = None
         return joined
 
     @property
@@ -64,15 +120,26 @@ class DenseRows:
         """Number of rows."""
         return len(self.table)
 
-    def take(self, index: torch.Tensor) -> Batch:
+    def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the columns of rows ``index`` (C, n): inputs, targets and, where they differ, weights."""
+        return torch.embedding(self.table, index).split_with_sizes(self.parts, dim=2)
+
+    def take(self, index: torch.Tensor) -> Minibatch:
         """Return the rows with numbers ``index`` (C, n)."""
-        parts = torch.embedding(self.table, index).split_with_sizes(self.parts, dim=2)
         weight = self.ones
         if weight is None:
-            return Batch(parts[0], parts[1], parts[2].squeeze(2))
+            x, target, weight = self.gather(index)
+            return Batch(x, target, weight.squeeze(2))
         if weight.shape != index.shape:
             self.ones = weight = weight.new_ones(index.shape)
-        return Batch(parts[0], parts[1], weight)
+        return TableBatch(self, index, weight)
+
+    def placed(self) -> kernels.Rows:
+        """Return where a kernel finds the table."""
+        if self._placed is None:
+            x, target = self.table.split_with_sizes(self.parts, dim=1)
+            self._placed = kernels.Rows(x.expand(1, *x.shape), target.expand(1, *target.shape))
+        return self._placed
 
 
 class Scaling(NamedTuple):
@@ -186,7 +253,7 @@ class Batches:
         """Return a stream of batches of another size, from the same rows and generators."""
         return Batches(self.source, self.row_sets, batch_size, self.generators, independent=self.independent)
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> Minibatch:
         """Return the next minibatch of every chain."""
         if self.whole is not None:
             return self.whole
@@ -210,7 +277,7 @@ class Batches:
         self.left = list(state["left"].split_with_sizes(state["lengths"].tolist()))
         self.queue = list(state["queue"].unbind())
 
-    def _whole(self) -> Batch:
+    def _whole(self) -> Minibatch:
         """Return all rows; chains with the same rows share their memory."""
         distinct = set(self.row_sets)
         if len({rows.size for rows in distinct}) > 1:

@@ -73,7 +73,7 @@ def checkpointed(job: ChainJob, path: Path, parameters: Mapping[str, str], n_job
         "random_state": streams,
         "device": job.device.type,
         "X, y or weights (hash)": rows[:12],
-        "compiled kernel": str(kernels.affine(job.dtype) is not None and job.device.type == "cpu"),
+        "compiled kernel": str(kernels.network(job.dtype) is not None and job.device.type == "cpu"),
         "torch": torch.__version__,
         "sklearn_sgmcmc": sklearn_sgmcmc.__version__,
     }

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklearn_sgmcmc._typing import Theta
-from sklearn_sgmcmc.batches import Batch, RowSource
+from sklearn_sgmcmc.batches import Minibatch, RowSource
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.samplers._base import Sampler
 
@@ -107,7 +107,7 @@ def full_potential(posterior: Posterior, source: RowSource, draws: torch.Tensor)
     return torch.stack([posterior.full_value(theta, source) for theta in draws]).cpu().numpy()
 
 
-def gradient_variance(posterior: Posterior, theta: Theta, batches: Iterator[Batch], n_batches: int) -> torch.Tensor:
+def gradient_variance(posterior: Posterior, theta: Theta, batches: Iterator[Minibatch], n_batches: int) -> torch.Tensor:
     """Return the variance s2 of the stochastic gradient over minibatches at fixed parameters, (C, P) float64."""
     mean = torch.zeros_like(theta, dtype=torch.float64)
     squares = mean.clone()

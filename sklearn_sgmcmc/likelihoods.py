@@ -41,6 +41,10 @@ class Likelihood(Protocol):
         """Parameters per chain beyond the network's."""
 
     @property
+    def compiled(self) -> tuple[str, int, tuple[float, ...]] | None:
+        """Name in ``kernels.LIKELIHOODS``, number of target columns and constants there; None if torch alone has the gradient."""
+
+    @property
     def stiff(self) -> bool:
         """Whether the curvature is not bounded by the inputs alone (a noise level stands in a denominator)."""
 
@@ -104,6 +108,11 @@ class Categorical(NoExtra):
         """One logit per class."""
         return self.n_classes
 
+    @property
+    def compiled(self) -> tuple[str, int, tuple[float, ...]]:
+        """No constants."""
+        return "categorical", self.n_classes, ()
+
     def log_density(self, outputs: Outputs, extra: Theta, target: Rows) -> torch.Tensor:
         """Return log p(class) of each row."""
         return (outputs.log_softmax(1) * target.transpose(1, 2)).sum(1)
@@ -162,6 +171,11 @@ class FixedNoise(Gaussian, NoExtra):
         """One mean per target."""
         return len(self.sd)
 
+    @property
+    def compiled(self) -> tuple[str, int, tuple[float, ...]]:
+        """The precisions."""
+        return "fixed noise", len(self.sd), tuple(sd**-2 for sd in self.sd)
+
     def _sd(self, like: torch.Tensor) -> torch.Tensor:
         return _constant(self.sd, like.dtype, like.device)[None, :, None]
 
@@ -203,6 +217,11 @@ class HomoscedasticNoise(Gaussian):
     def n_params(self) -> int:
         """One s per target."""
         return self.n_targets
+
+    @property
+    def compiled(self) -> tuple[str, int, tuple[float, ...]]:
+        """The floor."""
+        return "homoscedastic", self.n_targets, (NOISE_FLOOR,)
 
     def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (f - y) / sd^2 and sum weight (1 - (f - y)^2 / sd^2) exp(2 s) / sd^2."""
@@ -255,6 +274,11 @@ class HeteroscedasticNoise(Gaussian, NoExtra):
     def n_outputs(self) -> int:
         """A mean and a noise output per target."""
         return 2 * self.n_targets
+
+    @property
+    def compiled(self) -> tuple[str, int, tuple[float, ...]]:
+        """The floor."""
+        return "heteroscedastic", self.n_targets, (NOISE_FLOOR,)
 
     def gradient(self, outputs: Outputs, extra: Theta, target: Rows, weight: torch.Tensor) -> tuple[Outputs, torch.Tensor]:
         """Return weight (f - y) / sd^2 and weight (1 - (f - y)^2 / sd^2) / sd * sigmoid(s), stacked."""

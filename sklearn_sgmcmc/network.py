@@ -4,8 +4,8 @@ Each layer owns one block of theta that holds its weights and biases, so that a 
 bias through the same matrix products. A hidden layer's block is row-major (n_in + 1, n_out), bias last; the output layer's is
 (n_out, n_in + 1), because its outputs are (C, K, n), rows last: these orders need no transposed copies.
 
-``forward`` and ``pullback`` are the seam behind which another kernel can be slotted in: for small networks on a CPU that of
-``kernels``, otherwise torch's matrix products.
+``forward`` and ``pullback`` say what is computed, by torch's matrix products. For all but wide networks on a CPU ``kernels``
+computes the same faster: ``outputs`` chooses, and ``posterior`` does for gradients.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 
 from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Outputs, Rows, Theta
-
-WIDEST_COMPILED = 96
-"""Widest layer for which the compiled kernel is faster than torch's matrix products."""
 
 
 class Activation(NamedTuple):
@@ -81,13 +78,11 @@ ACTIVATIONS: dict[str, Activation] = {
 class Tape(NamedTuple):
     """What ``pullback`` needs from ``forward``.
 
-    theta : the parameters. kernel : what computed the outputs, None for torch.
-    inputs : each layer's inputs; torch's have the constant unit.
-    pre_activations, hidden : z and h of each hidden layer, (C, n, width); the kernel's are padded with zeros.
+    theta : the parameters. inputs : each layer's inputs with the constant unit.
+    pre_activations, hidden : z and h of each hidden layer, (C, n, width).
     """
 
     theta: Theta
-    kernel: kernels.Affine | None
     inputs: list[torch.Tensor]
     pre_activations: list[torch.Tensor]
     hidden: list[torch.Tensor]
@@ -140,19 +135,24 @@ class MLP:
         return [rows * columns for rows, columns in self._shapes]
 
     @cached_property
-    def _offsets(self) -> list[tuple[int, int, int]]:
-        """Where each layer's block starts, its inputs and outputs."""
-        starts = [0, *accumulate(self._sizes)]
-        return [(start, n_in, n_out) for start, (n_in, n_out) in zip(starts[:-1], pairwise(self.widths), strict=True)]
+    def _compiled(self) -> kernels.Model | None:
+        """The network as the kernel sees it; None if torch is to compute it."""
+        return kernels.Model.of(self.widths, self.activation)
+
+    def outputs(self, theta: Theta, x: Rows) -> Outputs:
+        """Return the outputs (C, K, n) of inputs ``x`` (C, n, n_inputs + 1), whose last column is the constant 1."""
+        model = self._compiled
+        kernel = None if model is None else compiled_network(theta)
+        if kernel is None or x.requires_grad:
+            return self.forward(theta, x)[0]
+        assert model is not None
+        return kernel.outputs(model, theta, x)
 
     def forward(self, theta: Theta, x: Rows) -> tuple[Outputs, Tape]:
-        """Return the outputs (C, K, n) of inputs ``x`` (C, n, n_inputs + 1), whose last column is the constant 1."""
-        kernel = self._kernel(theta, x)
-        if kernel is not None:
-            return self._forward_compiled(theta, x, kernel)
+        """Return ``outputs`` by torch, and what their pullback needs."""
         function = ACTIVATIONS[self.activation].function
         one = x.narrow(2, self.widths[0], 1)
-        tape = Tape(theta, None, [x], [], [])
+        tape = Tape(theta, [x], [], [])
         *of_hidden, of_output = self.layers(theta)
         for block in of_hidden:
             z = bmm(tape.inputs[-1], block)
@@ -167,9 +167,6 @@ class MLP:
 
         ``d_outputs`` (C, K, n) is the derivative of a scalar per chain by the outputs.
         """
-        if tape.kernel is not None:
-            self._pullback_compiled(tape, tape.kernel, d_outputs, gradient)
-            return
         blocks = [bmm(left, right).view(len(gradient), -1) for left, right in self._factors(tape, d_outputs)]
         torch.cat(blocks[::-1], dim=1, out=gradient.narrow(1, 0, self.n_params))
 
@@ -182,51 +179,14 @@ class MLP:
         """Yield, last layer first, the two matrices whose product over rows is the gradient of a layer's block."""
         pullback = ACTIVATIONS[self.activation].pullback
         blocks = self.layers(tape.theta)
-        hidden = [h.narrow(2, 0, width) for h, width in zip(tape.hidden, self.widths[1:-1], strict=True)]
-        inputs = tape.inputs if tape.kernel is None else [tape.inputs[0], *map(with_constant, hidden)]
+        inputs, hidden = tape.inputs, tape.hidden
         yield d_outputs, inputs[-1]
         delta, back = d_outputs.transpose(1, 2), blocks[-1]  # dL/d(layer's output), and what takes it to the layer's input
         for layer in range(len(hidden) - 1, -1, -1):
             z, h = tape.pre_activations[layer], hidden[layer]
-            delta = pullback(bmm(delta, back.narrow(2, 0, h.shape[2])), z.narrow(2, 0, h.shape[2]), h)
+            delta = pullback(bmm(delta, back.narrow(2, 0, h.shape[2])), z, h)
             yield inputs[layer].transpose(1, 2), delta
             back = blocks[layer].transpose(1, 2)
-
-    def _kernel(self, theta: Theta, x: Rows) -> kernels.Affine | None:
-        """Return the compiled kernel if it can and should do the work."""
-        if (
-            not theta.is_cpu
-            or theta.requires_grad
-            or max(self.widths) > WIDEST_COMPILED
-            or theta.stride(1) != 1
-            or x.stride(2) != 1
-        ):
-            return None
-        return kernels.affine(theta.dtype)
-
-    def _forward_compiled(self, theta: Theta, x: Rows, kernel: kernels.Affine) -> tuple[Outputs, Tape]:
-        function, relu = ACTIVATIONS[self.activation].function, self.activation == "relu"
-        tape = Tape(theta, kernel, [x], [], [])
-        *of_hidden, (start, n_in, n_out) = self._offsets
-        for layer in of_hidden:
-            z = kernel.forward(theta, layer[0], tape.inputs[-1], layer[1], layer[2], last=False, relu=relu)
-            h = z if relu else function(z)
-            tape.pre_activations.append(z)
-            tape.hidden.append(h)
-            tape.inputs.append(h)
-        return kernel.forward(theta, start, tape.inputs[-1], n_in, n_out, last=True, relu=False), tape
-
-    def _pullback_compiled(self, tape: Tape, kernel: kernels.Affine, d_outputs: Outputs, gradient: Theta) -> None:
-        pullback, relu = ACTIVATIONS[self.activation].pullback, self.activation == "relu"
-        delta, active = d_outputs.contiguous(), None
-        for layer in range(len(self._offsets) - 1, -1, -1):
-            start, n_in, n_out = self._offsets[layer]
-            x, last = tape.inputs[layer], layer == len(tape.hidden)
-            of_inputs = kernel.pullback(tape.theta, start, x, n_in, n_out, delta, gradient, last=last, h=active, with_dx=layer > 0)
-            if of_inputs is None:
-                return
-            z, h = tape.pre_activations[layer - 1], tape.hidden[layer - 1]
-            delta, active = (of_inputs, h) if relu else (pullback(of_inputs, z, h), None)
 
     def layout(self) -> Layout:
         """Return what each parameter is: made anew at every call, so that a stored network stays small."""
@@ -255,6 +215,11 @@ class MLP:
         weights = last.new_zeros(len(theta), biases.shape[1], last.shape[2] - 1)
         new = torch.cat([weights, biases.unsqueeze(2)], dim=2)
         return torch.cat([block.flatten(1) for block in [*hidden, torch.cat([last, new], dim=1)]], dim=1)
+
+
+def compiled_network(theta: Theta) -> kernels.Network | None:
+    """Return the kernel for parameters like these: on a CPU, without automatic differentiation, each chain's side by side."""
+    return kernels.network(theta.dtype) if theta.is_cpu and not theta.requires_grad and theta.stride(1) == 1 else None
 
 
 def with_constant(x: torch.Tensor) -> torch.Tensor:

@@ -9,13 +9,14 @@ from typing import ClassVar
 
 import torch
 
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Coefficient, Outputs, PerChain, Theta
-from sklearn_sgmcmc.batches import Batch, RowSource
+from sklearn_sgmcmc.batches import Batch, Minibatch, RowSource
 from sklearn_sgmcmc.likelihoods import Likelihood
-from sklearn_sgmcmc.network import MLP, Tape
+from sklearn_sgmcmc.network import MLP, Tape, compiled_network
 from sklearn_sgmcmc.priors import Density, Prior, hessian_product
 
-NONE_LEFT: Iterator[Batch] = iter(())
+NONE_LEFT: Iterator[Minibatch] = iter(())
 WIDE_ELEMENTS = 2**22
 """Most numbers per chain of a layer of all rows that are held at once."""
 
@@ -45,7 +46,13 @@ class Posterior:
         """The prior placed on the network's parameters."""
         return self.prior.place(self.network.layout())
 
-    def bind(self, batch: Batch, following: Iterator[Batch] = NONE_LEFT) -> MinibatchPotential:
+    @cached_property
+    def compiled(self) -> kernels.Model | None:
+        """Network and likelihood as the kernel sees them; None if torch is to compute the gradient."""
+        of_likelihood = self.likelihood.compiled
+        return None if of_likelihood is None else kernels.Model.of(self.network.widths, self.network.activation, *of_likelihood)
+
+    def bind(self, batch: Minibatch, following: Iterator[Minibatch] = NONE_LEFT) -> MinibatchPotential:
         """Return the potential seen through a minibatch of n of the R rows: here alone stands R/n (N/n at unit weights)."""
         last = self._last_weight
         if last is None or last[0] is not batch.weight:  # unit weights are the same tensor in every batch
@@ -53,7 +60,7 @@ class Posterior:
             share = share.to(batch.weight.dtype) if isinstance(share, torch.Tensor) else share
             last = (batch.weight, batch.weight * share)
             object.__setattr__(self, "_last_weight", last)
-        return MinibatchPotential(self, Batch(batch.x, batch.target, last[1]), following)
+        return MinibatchPotential(self, batch.weighted(last[1]), following)
 
     def threshold(self) -> torch.Tensor | None:
         """Return the (P,) absolute values below which a parameter belongs to the prior's spike; None if it has no spike."""
@@ -93,8 +100,8 @@ class MinibatchPotential:
     """A posterior with a minibatch bound, whose weights already carry R/n; ``following`` are the minibatches after it."""
 
     posterior: Posterior
-    batch: Batch
-    following: Iterator[Batch] = NONE_LEFT
+    batch: Minibatch
+    following: Iterator[Minibatch] = NONE_LEFT
 
     @property
     def n_data(self) -> Coefficient:
@@ -103,6 +110,9 @@ class MinibatchPotential:
 
     def grad(self, theta: Theta) -> Theta:
         """Return the stochastic gradient of U, shape (C, P)."""
+        kernel = self._kernel(theta)
+        if kernel is not None:
+            return self._by_kernel(kernel, theta, None)
         return self._pull(theta, *self.posterior.network.forward(theta, self.batch.x))
 
     def value(self, theta: Theta) -> PerChain:
@@ -111,13 +121,18 @@ class MinibatchPotential:
 
     def value_and_grad(self, theta: Theta) -> tuple[PerChain, Theta]:
         """Return both, from one pass through the network."""
-        outputs, tape = self.posterior.network.forward(theta, self.batch.x)
-        value = self._data_value(theta, outputs) + self.posterior.prior_value(theta)
-        return value, self._pull(theta, outputs, tape)
+        kernel = self._kernel(theta)
+        if kernel is not None:
+            outputs = theta.new_empty(len(theta), self.posterior.network.n_outputs, self.batch.weight.shape[1])
+            gradient = self._by_kernel(kernel, theta, outputs)
+        else:
+            outputs, tape = self.posterior.network.forward(theta, self.batch.x)
+            gradient = self._pull(theta, outputs, tape)
+        return self._data_value(theta, outputs) + self.posterior.prior_value(theta), gradient
 
     def data_value(self, theta: Theta) -> PerChain:
         """Return -sum weight log f over the minibatch, shape (C,), summed in float64."""
-        return self._data_value(theta, self.posterior.network.forward(theta, self.batch.x)[0])
+        return self._data_value(theta, self.posterior.network.outputs(theta, self.batch.x))
 
     def _data_value(self, theta: Theta, outputs: Outputs) -> PerChain:
         _, extra = self.posterior.split(theta)
@@ -135,6 +150,29 @@ class MinibatchPotential:
         posterior.density.add_grad(of_network, weights)
         if posterior.likelihood.n_params > 0:
             of_extra.copy_(d_extra).add_(posterior.likelihood.prior_grad(extra))
+        return gradient
+
+    def _kernel(self, theta: Theta) -> kernels.Network | None:
+        """Return the kernel if it can and should compute the gradient."""
+        return None if self.posterior.compiled is None else compiled_network(theta)
+
+    @cached_property
+    def _placed(self) -> tuple[kernels.Rows, torch.Tensor | None]:
+        return self.batch.placed()
+
+    def _by_kernel(self, kernel: kernels.Network, theta: Theta, outputs: Outputs | None) -> Theta:
+        """Return what ``_pull`` does, and write the network's outputs if they are asked for."""
+        posterior = self.posterior
+        model, density, n_extra = posterior.compiled, posterior.density, posterior.likelihood.n_params
+        assert model is not None
+        rows, index = self._placed
+        weights = theta if n_extra == 0 else posterior.split(theta)[0]
+        precision = density.precision(weights)
+        gradient = kernel.gradient(model, theta, rows, self.batch.weight, index=index, precision=precision, outputs=outputs)
+        if precision is None:
+            density.add_grad(posterior.split(gradient)[0], weights)
+        if n_extra > 0:
+            posterior.split(gradient)[1].add_(posterior.likelihood.prior_grad(posterior.split(theta)[1]))
         return gradient
 
     def fisher(self, theta: Theta) -> Theta:

@@ -46,7 +46,7 @@ class Ensemble:
         n_together = max(1, CHUNK_ELEMENTS // (widest * max(1, len(rows))))
         for start in range(0, len(self.draws), n_together):
             theta = self._kept(torch.from_numpy(self.draws[start : start + n_together])).to(rows.dtype)
-            outputs = self.network.forward(theta, rows.expand(len(theta), *rows.shape))[0]
+            outputs = self.network.outputs(theta, rows.expand(len(theta), *rows.shape))
             yield outputs, theta[:, self.network.n_params :]
 
     def _kept(self, theta: Theta) -> Theta:

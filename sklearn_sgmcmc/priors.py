@@ -78,6 +78,10 @@ class Density:
         """Add the gradient of -log p to ``gradient``."""
         gradient.add_(self.grad(theta))
 
+    def precision(self, theta: Theta) -> torch.Tensor | None:
+        """Return p, two-dimensional and broadcastable to (C, P), if the gradient is p theta; else None."""
+        return None
+
     def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
         """Return the Hessian of -log p times vectors (C, F, P): as it stands, for independent parameters."""
         return hessian_product(self.value, theta, torch.ones_like(theta))[:, None] * vectors
@@ -235,6 +239,7 @@ class NormalDensity(Density):
     def __init__(self, scale: torch.Tensor) -> None:
         super().__init__(scale)
         self._precision = Constant(1.0 / (scale * scale))
+        self._as_matrix = Constant((1.0 / (scale * scale)).expand(1, 1) if scale.ndim == 0 else 1.0 / (scale * scale))
         self._log_norm = Constant(scale.log() + HALF_LOG_2PI)
 
     def grad(self, theta: Theta) -> Theta:
@@ -248,6 +253,10 @@ class NormalDensity(Density):
             gradient.addcmul_(theta, precision)
         else:
             gradient.add_(theta, alpha=precision)
+
+    def precision(self, theta: Theta) -> torch.Tensor:
+        """Return 1 / s^2."""
+        return cast(torch.Tensor, self._as_matrix.like(theta))
 
     def value(self, theta: Theta) -> PerChain:
         """Return sum theta^2 / (2 s^2) + log(s sqrt(2 pi))."""
@@ -277,8 +286,12 @@ class HierarchicalDensity(Density):
 
     def grad(self, theta: Theta) -> Theta:
         """Return (df + P_l) w / (df s^2 + |w|^2) for weights, b / s^2 for biases."""
+        return theta * self.precision(theta)
+
+    def precision(self, theta: Theta) -> torch.Tensor:
+        """Return (df + P_l) / (df s^2 + |w|^2) for weights, 1 / s^2 for biases."""
         members, rate = self._rate(theta)
-        return theta * (rate @ members.transpose(0, 1) + self._bias_precision.like(theta))
+        return rate @ members.transpose(0, 1) + self._bias_precision.like(theta)
 
     def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
         """Return that of r (I - 2 r w w' / (df + P_l)) in each layer, r = (df + P_l) / (df s^2 + |w|^2)."""

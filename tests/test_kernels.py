@@ -1,19 +1,22 @@
-"""The compiled kernel: the same numbers as torch, bits that depend on nobody else, and torch wherever it cannot be had."""
+"""The compiled kernels: the same numbers as torch, bits that depend on nobody else, and torch wherever they cannot be had."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
 from sklearn_sgmcmc import kernels
-from sklearn_sgmcmc.batches import Batch
-from sklearn_sgmcmc.likelihoods import Categorical, HomoscedasticNoise
-from sklearn_sgmcmc.network import ACTIVATIONS, MLP, WIDEST_COMPILED, with_constant
+from sklearn_sgmcmc.batches import Batch, DenseRows
+from sklearn_sgmcmc.kernels import _library, _network, _normals
+from sklearn_sgmcmc.likelihoods import Categorical, FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
+from sklearn_sgmcmc.network import ACTIVATIONS, MLP, with_constant
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.priors import Normal
+from sklearn_sgmcmc.priors import HierarchicalNormal, Laplace, Normal
 
 HAS_COMPILER = any(shutil.which(name) for name in ("cc", "gcc", "clang"))
 needs_kernel = pytest.mark.skipif(not HAS_COMPILER, reason="the machine has no C compiler")
@@ -24,7 +27,7 @@ def anew():
     """Let the kernel be looked for again, before and after a test."""
 
     def clear():
-        for function in (kernels.status, kernels.affine, kernels._load):
+        for function in (kernels.status, kernels.network, kernels.normals, kernels._load_network):
             function.cache_clear()
 
     clear()
@@ -32,54 +35,151 @@ def anew():
     clear()
 
 
-def bound(hidden, activation, dtype, likelihood, n_chains=3, n_rows=23):
+LIKELIHOODS = [Categorical(3), FixedNoise((0.5, 2.0)), HomoscedasticNoise(2), HeteroscedasticNoise(2)]
+named = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda likelihood: type(likelihood).__name__)
+
+
+def bound(hidden, activation, dtype, likelihood, n_chains=3, n_rows=23, prior=None):
     generator = torch.Generator().manual_seed(0)
-    posterior = Posterior(MLP((4, *hidden, likelihood.n_outputs), activation), likelihood, Normal(), 100.0, 100.0)
+    posterior = Posterior(MLP((4, *hidden, likelihood.n_outputs), activation), likelihood, prior or Normal(), 100.0, 100.0)
     x = with_constant(torch.randn(n_chains, n_rows, 4, generator=generator, dtype=dtype))
-    target = torch.eye(likelihood.n_outputs, dtype=dtype)[
-        torch.randint(likelihood.n_outputs, (n_chains, n_rows), generator=generator)
-    ]
-    theta = torch.randn(n_chains, posterior.n_params, generator=generator, dtype=dtype)
-    return posterior.bind(Batch(x, target, torch.ones(n_chains, n_rows, dtype=dtype))), theta
+    if isinstance(likelihood, Categorical):
+        target = torch.eye(3, dtype=dtype)[torch.randint(3, (n_chains, n_rows), generator=generator)]
+    else:
+        target = torch.randn(n_chains, n_rows, 2, generator=generator, dtype=dtype)
+    theta = 0.2 * torch.randn(n_chains, posterior.n_params, generator=generator, dtype=dtype)
+    return posterior.bind(Batch(x, target, torch.rand(n_chains, n_rows, generator=generator, dtype=dtype))), theta
 
 
-@needs_kernel
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("hidden", [(), (1,), (17,), (33, 5), (96, 64)])
-@pytest.mark.parametrize("likelihood", [Categorical(3), HomoscedasticNoise(2)], ids=["classes", "noise"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_gradient_value_and_fisher_information_equal_torchs(activation, likelihood, hidden, dtype, monkeypatch):
-    potential, theta = bound(hidden, activation, dtype, likelihood)
-    assert potential.posterior.network._kernel(theta, potential.batch.x) is not None
-    compiled = [potential.grad(theta), potential.value(theta), potential.fisher(theta)]
-    monkeypatch.setattr(kernels, "affine", lambda dtype: None)
-    by_torch = [potential.grad(theta), potential.value(theta), potential.fisher(theta)]
+def by_torch(monkeypatch, potential, theta):
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "network", lambda dtype: None)
+        fresh = potential.posterior.bind(potential.batch)
+        fresh = type(fresh)(potential.posterior, potential.batch)
+        return [fresh.grad(theta), fresh.value(theta)]
+
+
+def assert_close(found, expected, dtype):
     tolerance = 2e-5 if dtype == torch.float32 else 1e-13
-    for one, other in zip(compiled, by_torch, strict=True):
+    for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * float(other.abs().max()))
 
 
 @needs_kernel
-def test_values_that_are_not_finite_stay_in_their_chain():
-    potential, theta = bound((17, 5), "relu", torch.float32, Categorical(3))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("hidden", [(), (1,), (17,), (33, 5), (96, 64, 16)])
+@named
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradient_and_value_equal_torchs(activation, likelihood, hidden, dtype, monkeypatch):
+    potential, theta = bound(hidden, activation, dtype, likelihood)
+    assert potential._kernel(theta) is not None
+    assert_close([potential.grad(theta), potential.value(theta)], by_torch(monkeypatch, potential, theta), dtype)
+    value, gradient = potential.value_and_grad(theta)
+    assert torch.equal(gradient, potential.grad(theta))
+    assert torch.equal(value, potential.value(theta))
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "prior",
+    [
+        Normal(0.3),
+        Normal((0.3, 2.0), fan_in=True),
+        Normal(torch.tensor([[0.1], [1.0], [2.0]]).double()),
+        HierarchicalNormal(),
+        Laplace(),
+    ],
+    ids=["one scale", "per layer", "per chain", "hierarchical", "not normal"],
+)
+@pytest.mark.parametrize("likelihood", [Categorical(3), HomoscedasticNoise(2)], ids=["classes", "noise"])
+def test_priors_are_counted_as_by_torch(likelihood, prior, monkeypatch):
+    potential, theta = bound((6,), "tanh", torch.float64, likelihood, prior=prior)
+    assert_close([potential.grad(theta)], by_torch(monkeypatch, potential, theta)[:1], torch.float64)
+
+
+@needs_kernel
+@named
+@pytest.mark.parametrize("n_rows", [1, 127, 128, 129, 300])
+def test_rows_may_come_in_any_number(n_rows, likelihood, monkeypatch):
+    potential, theta = bound((6, 5), "relu", torch.float64, likelihood, n_rows=n_rows)
+    assert_close([potential.grad(theta), potential.value(theta)], by_torch(monkeypatch, potential, theta), torch.float64)
+
+
+@needs_kernel
+@pytest.mark.parametrize("hidden", [(), (6,)])
+def test_rows_of_a_table_are_those_that_torch_gathers(hidden):
+    potential, theta = bound(hidden, "relu", torch.float32, Categorical(3))
+    generator = torch.Generator().manual_seed(1)
+    table = DenseRows(torch.randn(30, 4, generator=generator), torch.eye(3)[torch.arange(30) % 3], torch.ones(30))
+    batch = pickle.loads(pickle.dumps(table)).take(torch.randint(30, (3, 23), generator=generator))
+    in_place = potential.posterior.bind(batch)
+    assert torch.equal(in_place.grad(theta), type(in_place)(potential.posterior, Batch(*in_place.batch)).grad(theta))
+
+
+@needs_kernel
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_activations_hold_far_from_zero(activation, dtype, monkeypatch):
+    potential, theta = bound((17,), activation, dtype, Categorical(3))
+    for factor in (1e-4, 30.0, 1e4):
+        assert_close([potential.grad(factor * theta)], by_torch(monkeypatch, potential, factor * theta)[:1], dtype)
+
+
+@needs_kernel
+@named
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_values_that_are_not_finite_stay_in_their_chain(bad, activation, likelihood):
+    potential, theta = bound((17, 5), activation, torch.float32, likelihood)
     alone = potential.grad(theta)
     broken = theta.clone()
-    broken[1, 3] = torch.nan
+    broken[1, 3] = bad
+    broken[1, -1] = torch.nan
     gradient = potential.grad(broken)
     assert not torch.isfinite(gradient[1]).all()
     assert torch.equal(gradient[[0, 2]], alone[[0, 2]])
 
 
 def test_wide_layers_and_automatic_differentiation_are_left_to_torch():
-    potential, theta = bound((WIDEST_COMPILED + 1,), "relu", torch.float32, Categorical(3))
-    assert potential.posterior.network._kernel(theta, potential.batch.x) is None
+    wide, theta = bound((_network.LARGEST_BLOCK,), "relu", torch.float32, Categorical(3), n_rows=1)
+    assert wide._kernel(theta) is None
+    assert wide.posterior.network._compiled is None
     potential, theta = bound((5,), "relu", torch.float32, Categorical(3))
-    assert potential.posterior.network._kernel(theta.requires_grad_(), potential.batch.x) is None
+    assert potential._kernel(theta.requires_grad_()) is None
+
+
+@needs_kernel
+def test_rows_that_do_not_fit_are_refused():
+    potential, theta = bound((5,), "relu", torch.float32, Categorical(3))
+    for other in (theta[:2], theta.double()):
+        with pytest.raises(ValueError, match="do not fit rows"):
+            potential.grad(other)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_normal_numbers_are_those_of_the_published_generator(dtype):
+    seed = np.random.SeedSequence(3).generate_state(_normals.WORDS, np.uint64)
+    generator, n = kernels.NormalGenerator(seed), 128 // dtype.itemsize
+    found = torch.empty(1000 * n, dtype=dtype)
+    kernels.normals().fill(found, len(found), kernels.Normals.addresses([generator]))
+    words = _normals.xoshiro(seed, 2000).reshape(1000, 2, 8)
+    expected = np.concatenate([_normals.box_muller(two, dtype) for two in words])
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=2e-6 if dtype == torch.float32 else 1e-14)
+
+
+def test_the_reference_generator_gives_the_published_numbers():
+    """From the state 1, 2, 3, 4 the first word is rotl(1 + 4, 23) + 1; the second follows by hand."""
+    state = np.repeat(np.array([1, 2, 3, 4], dtype=np.uint64), 8)
+    words = _normals.xoshiro(state, 2)
+    assert words[0].tolist() == [41943041] * 8
+    s0, s3 = 1 ^ 4 ^ 2, (4 ^ 2) << 45
+    assert words[1].tolist() == [((s0 + s3) << 23 & 2**64 - 1 | (s0 + s3) >> 41) + s0] * 8
 
 
 def test_without_a_compiler_torch_computes(anew, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert kernels.affine(torch.float32) is None
+    assert kernels.network(torch.float32) is None
     assert "no C compiler was found" in kernels.status()
     potential, theta = bound((5,), "tanh", torch.float64, Categorical(3))
     torch.testing.assert_close(potential.grad(theta), potential.autograd(theta))
@@ -91,16 +191,16 @@ def test_a_compiler_that_fails_is_no_error(anew, monkeypatch, tmp_path):
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert kernels.affine(torch.float32) is None
+    assert kernels.network(torch.float32) is None
     assert "no kernel could be compiled" in kernels.status()
 
 
 @needs_kernel
 def test_a_damaged_library_is_no_error(anew, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    library = kernels._library("float")
+    library = _library.library("network", "float")
     library.write_bytes(b"not a library")
-    assert kernels.affine(torch.float32) is None
+    assert kernels.network(torch.float32) is None
     assert "torch computes" in kernels.status()
 
 
@@ -108,13 +208,15 @@ def test_a_damaged_library_is_no_error(anew, monkeypatch, tmp_path):
 def test_a_cache_that_cannot_be_written_is_no_error(anew, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert kernels.affine(torch.float32) is not None
+    assert kernels.network(torch.float32) is not None
 
 
 @needs_kernel
 def test_a_kernel_that_computes_something_else_is_not_used(anew, monkeypatch):
-    monkeypatch.setattr(kernels, "_agrees", lambda kernel, dtype: False)
-    assert kernels.affine(torch.float64) is None
+    monkeypatch.setattr(_network, "agrees", lambda kernel, dtype: False)
+    monkeypatch.setattr(_normals, "agrees", lambda normals: False)
+    assert kernels.network(torch.float64) is None
+    assert kernels.normals() is None
 
 
 @pytest.mark.parametrize("switch", ["0", "1"])

@@ -267,7 +267,7 @@ import multiprocessing, threading, torch
 from sklearn_sgmcmc import kernels
 def use():
     found = []
-    threads = [threading.Thread(target=lambda: found.append(kernels.affine(torch.float32) is not None)) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: found.append(kernels.network(torch.float32) is not None)) for _ in range(2)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
     return found

@@ -1,0 +1,173 @@
+"""``network.c``: the outputs of multilayer perceptrons and the gradient of their log posterior, all chains in one call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+
+ACTIVATIONS = ("relu", "tanh", "logistic", "identity", "silu", "gelu")
+LIKELIHOODS = ("categorical", "fixed noise", "homoscedastic", "heteroscedastic")
+MOST_LAYERS = 64
+LARGEST_BLOCK = 2**18
+"""Parameters of a layer beyond which torch's matrix products, which divide large matrices into pieces for the cache, are faster."""
+
+TOO_LARGE = "no memory for one chain's pass through the network: use smaller hidden layers"
+
+
+class Model(ctypes.Structure):
+    """What C has to know of a network and its likelihood."""
+
+    _fields_ = (
+        *((name, ctypes.c_long) for name in ("activation", "likelihood", "n_layers", "n_targets")),
+        ("widths", ctypes.c_long * (MOST_LAYERS + 1)),
+        ("constants", ctypes.c_double * MOST_LAYERS),
+    )
+
+    @classmethod
+    def of(
+        cls,
+        widths: tuple[int, ...],
+        activation: str,
+        likelihood: str = LIKELIHOODS[0],
+        n_targets: int = 0,
+        constants: Sequence[float] = (),
+    ) -> Model | None:
+        """Return the model if the kernel can and should compute it."""
+        n_layers = len(widths) - 1
+        largest = max((widths[layer] + 1) * widths[layer + 1] for layer in range(n_layers))
+        if activation not in ACTIVATIONS or max(n_layers, len(constants)) > MOST_LAYERS or largest > LARGEST_BLOCK:
+            return None
+        model = cls(ACTIVATIONS.index(activation), LIKELIHOODS.index(likelihood), n_layers, n_targets)
+        model.widths[: n_layers + 1] = widths
+        model.constants[: len(constants)] = constants
+        return model
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("x", "x_end", "target")),
+        *((name, ctypes.c_long) for name in ("x_chain", "x_row", "target_chain", "target_row")),
+    )
+
+
+class Rows:
+    """Where inputs x (C, n, d + 1) and targets (C, n, columns) lie: read in place, whatever their strides over chains and rows.
+
+    A table of rows that all chains share has C = 1 and stride 0, and is read by row numbers.
+    """
+
+    def __init__(self, x: torch.Tensor, target: torch.Tensor) -> None:
+        x, target = (rows if rows.stride(2) == 1 else rows.contiguous() for rows in (x, target))
+        last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+        self.tensors, self.dtype = (x, target), x.dtype  # kept alive
+        chains = (rows.stride(0) if len(rows) > 1 else 0 for rows in self.tensors)
+        strides = [stride for rows, chain in zip(self.tensors, chains, strict=True) for stride in (chain, rows.stride(1))]
+        self.place = _Rows(x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size(), target.data_ptr(), *strides)
+        self.address = ctypes.addressof(self.place)
+
+
+class Network:
+    """The function of ``network.c`` for one dtype."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._call = library.network
+        whole, pointer = ctypes.c_long, ctypes.c_void_p
+        self._call.argtypes = [
+            *(pointer, whole, whole, pointer, whole, pointer, pointer, pointer, whole, whole),
+            *(pointer, whole, whole, pointer, pointer, whole),
+        ]
+        self.lanes = int(library.lanes())
+
+    def outputs(self, model: Model, theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return the outputs (C, K, n) of inputs x (C, n, d + 1) with their constant unit."""
+        rows, n_rows = Rows(x, x), x.shape[1]
+        made = theta.new_empty(len(theta), model.widths[model.n_layers], n_rows)
+        failed = self._call(
+            *(ctypes.addressof(model), len(theta), n_rows, theta.data_ptr(), theta.stride(0), rows.address, None, None, 0, 0),
+            *(None, 0, 0, made.data_ptr(), None, 0),
+        )
+        if failed:
+            raise MemoryError(TOO_LARGE)
+        return made
+
+    def gradient(
+        self,
+        model: Model,
+        theta: torch.Tensor,
+        rows: Rows,
+        weight: torch.Tensor,
+        *,
+        index: torch.Tensor | None = None,
+        precision: torch.Tensor | None = None,
+        outputs: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the gradient of sum -weight log f + precision theta^2 / 2, shaped like ``theta`` (C, P).
+
+        weight is (C, n); index (C, n), contiguous, has the numbers of the rows if they are to be taken from a table; precision,
+        for the network's parameters alone, broadcasts against (C, P); ``outputs`` (C, K, n), contiguous, is written if given. The
+        priors of the likelihood's parameters are not counted.
+        """
+        n_chains, n_rows = weight.shape
+        if n_chains != theta.shape[0] or not theta.dtype == weight.dtype == rows.dtype:
+            raise ValueError(f"{len(theta)} chains of {theta.dtype} do not fit rows of {n_chains} chains in {rows.dtype}.")
+        made = torch.empty_like(theta)
+        prior_at, prior_chain, prior_param = None, 0, 0
+        if precision is not None:
+            prior_at, (prior_chain, prior_param) = precision.data_ptr(), precision.stride()
+            if precision.shape[0] == 1:
+                prior_chain = 0
+            if precision.shape[1] == 1:
+                prior_param = 0
+        weight_chain, weight_row = weight.stride()
+        failed = self._call(
+            ctypes.addressof(model),
+            n_chains,
+            n_rows,
+            theta.data_ptr(),
+            theta.stride(0),
+            rows.address,
+            None if index is None else index.data_ptr(),
+            weight.data_ptr(),
+            weight_chain,
+            weight_row,
+            prior_at,
+            prior_chain,
+            prior_param,
+            None if outputs is None else outputs.data_ptr(),
+            made.data_ptr(),
+            made.stride(0),
+        )
+        if failed:
+            raise MemoryError(TOO_LARGE)
+        return made
+
+
+def agrees(kernel: Network, dtype: torch.dtype) -> bool:
+    """Compare the kernel with automatic differentiation on networks whose sizes leave a remainder everywhere."""
+    generator = torch.Generator().manual_seed(0)
+    C, n, widths = 2, 7, (5, 19, 3)
+    P = sum((n_in + 1) * n_out for n_in, n_out in pairwise(widths))
+    theta, x = (torch.randn(shape, generator=generator, dtype=dtype) for shape in ((C, P), (C, n, widths[0] + 1)))
+    x[..., -1] = 1.0
+    target = torch.eye(3, dtype=dtype)[torch.randint(3, (C, n), generator=generator)]
+    weight, precision = torch.rand(C, n, generator=generator, dtype=dtype), torch.rand(1, P, generator=generator, dtype=dtype)
+    model = Model.of(widths, "tanh", "categorical", 3)
+    assert model is not None
+    found = kernel.gradient(model, theta, Rows(x, target), weight, precision=precision)
+    with torch.enable_grad(), torch.inference_mode(False):
+        leaf = theta.clone().requires_grad_()
+        hidden, last = leaf.split_with_sizes([6 * 19, 3 * 20], dim=1)
+        h = torch.tanh(x.clone() @ hidden.view(C, 6, 19))
+        z = last.view(C, 3, 20) @ torch.nn.functional.pad(h, (0, 1), value=1.0).mT
+        value = (
+            -(z.log_softmax(1).mT * target.clone()).sum(2).mul(weight.clone()).sum()
+            + 0.5 * (precision.clone() * leaf.square()).sum()
+        )
+        expected = torch.autograd.grad(value, leaf)[0]
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-12
+    return torch.allclose(found, expected, rtol=0, atol=tolerance) and torch.allclose(
+        kernel.outputs(model, theta, x), z.detach(), rtol=0, atol=tolerance
+    )
