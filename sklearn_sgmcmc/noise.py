@@ -27,7 +27,7 @@ _NOISE, _ROWS = 0, 1  # first spawn key of the two kinds of streams
 class BlockNoise:
     """Fresh N(0, 1) numbers for a batch of chains, from one generator per block of four chains; all are of one kind."""
 
-    def __init__(self, generators: Sequence[torch.Generator] | Sequence[NormalGenerator]) -> None:
+    def __init__(self, generators: Sequence[torch.Generator | NormalGenerator]) -> None:
         self.generators = generators
         self._addresses = None
         if isinstance(generators[0], NormalGenerator):
@@ -60,7 +60,7 @@ class BlockNoise:
 
 def noise_generators(
     entropy: Sequence[int], blocks: Sequence[int], device: torch.device
-) -> list[torch.Generator] | list[NormalGenerator]:
+) -> Sequence[torch.Generator | NormalGenerator]:
     """Return the noise generators of the given blocks of chains."""
     if device.type == "cpu" and kernels.normals() is not None:
         return [NormalGenerator(_seed(entropy, (_NOISE, block), kernels.WORDS)) for block in blocks]

@@ -107,11 +107,12 @@ def test_rows_may_come_in_any_number(n_rows, likelihood, monkeypatch):
 
 @needs_kernel
 @pytest.mark.parametrize("hidden", [(), (6,)])
-def test_rows_of_a_table_are_those_that_torch_gathers(hidden):
+@pytest.mark.parametrize("integer", [torch.int32, torch.int64])
+def test_rows_of_a_table_are_those_that_torch_gathers(integer, hidden):
     potential, theta = bound(hidden, "relu", torch.float32, Categorical(3))
     generator = torch.Generator().manual_seed(1)
     table = DenseRows(torch.randn(30, 4, generator=generator), torch.eye(3)[torch.arange(30) % 3], torch.ones(30))
-    batch = pickle.loads(pickle.dumps(table)).take(torch.randint(30, (3, 23), generator=generator))
+    batch = pickle.loads(pickle.dumps(table)).take(torch.randint(30, (3, 23), generator=generator, dtype=integer))
     in_place = potential.posterior.bind(batch)
     assert torch.equal(in_place.grad(theta), type(in_place)(potential.posterior, Batch(*in_place.batch)).grad(theta))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sklearn_sgmcmc._checks import check_real
 from sklearn_sgmcmc._typing import Control, Theta
-from sklearn_sgmcmc.batches import Batch, Batches, RowSet
+from sklearn_sgmcmc.batches import Batches, Minibatch, RowSet
 from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.estimators._resume import STREAM, LastState, Model, Stream
 from sklearn_sgmcmc.estimators._rows import TrainingRows
@@ -78,7 +78,7 @@ class Walk:
     settings: Settings
     chunk: Chunk
     potential: MinibatchPotential
-    rows: Iterator[Batch]
+    rows: Iterator[Minibatch]
     noise: BlockNoise
     state: Any
     timeline: Timeline
@@ -175,7 +175,7 @@ def _n_data(before: Stream, chunk: Chunk, forget: torch.Tensor) -> torch.Tensor:
     return kept * torch.minimum(torch.from_numpy(before.n_data).to(forget), long) + (1.0 - kept) * long
 
 
-def _state(settings: Settings, last: LastState, chunk: Chunk, n_data: torch.Tensor, batch: Batch, noise: BlockNoise) -> Any:
+def _state(settings: Settings, last: LastState, chunk: Chunk, n_data: torch.Tensor, batch: Minibatch, noise: BlockNoise) -> Any:
     """Return the sampler's state to go on from: that of the last call, or a fresh one at its parameters or at random ones."""
     posterior = _posterior(settings, last.model, chunk, n_data)
     if last.state is None:

@@ -35,7 +35,19 @@ __all__ = [
 
 @lru_cache(maxsize=1)
 def status() -> str:
-    """Return in a sentence whether the kernels are used here, and why not if they are not."""
+    """Return in a sentence whether the compiled kernels are used here, and why not if they are not.
+
+    Returns
+    -------
+    str
+        The same sentence at every call of a process.
+
+    Examples
+    --------
+    >>> from sklearn_sgmcmc import kernels
+    >>> kernels.status().endswith(".")
+    True
+    """
     return _load_network(torch.float32)[1]
 
 

@@ -60,7 +60,7 @@ class Rows:
     """
 
     def __init__(self, x: torch.Tensor, target: torch.Tensor) -> None:
-        x, target = (rows if rows.stride(2) == 1 else rows.contiguous() for rows in (x, target))
+        x, target = (rows if rows.stride(2) == 1 else rows.contiguous() for rows in (x, target.to(x.dtype)))
         last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
         self.tensors, self.dtype = (x, target), x.dtype  # kept alive
         chains = (rows.stride(0) if len(rows) > 1 else 0 for rows in self.tensors)
@@ -76,7 +76,7 @@ class Network:
         self._call = library.network
         whole, pointer = ctypes.c_long, ctypes.c_void_p
         self._call.argtypes = [
-            *(pointer, whole, whole, pointer, whole, pointer, pointer, pointer, whole, whole),
+            *(pointer, whole, whole, pointer, whole, pointer, pointer, whole, pointer, whole, whole),
             *(pointer, whole, whole, pointer, pointer, whole),
         ]
         self.lanes = int(library.lanes())
@@ -86,7 +86,7 @@ class Network:
         rows, n_rows = Rows(x, x), x.shape[1]
         made = theta.new_empty(len(theta), model.widths[model.n_layers], n_rows)
         failed = self._call(
-            *(ctypes.addressof(model), len(theta), n_rows, theta.data_ptr(), theta.stride(0), rows.address, None, None, 0, 0),
+            *(ctypes.addressof(model), len(theta), n_rows, theta.data_ptr(), theta.stride(0), rows.address, None, 0, None, 0, 0),
             *(None, 0, 0, made.data_ptr(), None, 0),
         )
         if failed:
@@ -106,7 +106,7 @@ class Network:
     ) -> torch.Tensor:
         """Return the gradient of sum -weight log f + precision theta^2 / 2, shaped like ``theta`` (C, P).
 
-        weight is (C, n); index (C, n), contiguous, has the numbers of the rows if they are to be taken from a table; precision,
+        weight is (C, n); index (C, n), contiguous int32 or int64, has the numbers of the rows if they come from a table; precision,
         for the network's parameters alone, broadcasts against (C, P); ``outputs`` (C, K, n), contiguous, is written if given. The
         priors of the likelihood's parameters are not counted.
         """
@@ -130,6 +130,7 @@ class Network:
             theta.stride(0),
             rows.address,
             None if index is None else index.data_ptr(),
+            0 if index is None else index.element_size(),
             weight.data_ptr(),
             weight_chain,
             weight_row,

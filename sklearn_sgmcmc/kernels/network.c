@@ -227,14 +227,19 @@ typedef struct {
     long x_chain, x_row, target_chain, target_row;
 } Rows;
 
+/* The number of a row, of 4 or 8 bytes. */
+INLINE long number_at(const void *index, long bytes, long at) {
+    return bytes == 8 ? (long)((const int64_t *)index)[at] : ((const int32_t *)index)[at];
+}
+
 /* Fetch the rows first ... first + n_rows of a chain into the workspace; return where their inputs stand, and their stride. */
-static const REAL *fetch(const Model *model, Workspace *work, const Rows *rows, const int64_t *index, const REAL *weight,
-                         long weight_row, long chain, long first, long n_rows, long *x_row) {
+static const REAL *fetch(const Model *model, Workspace *work, const Rows *rows, const void *index, long index_bytes,
+                         long at, const REAL *weight, long weight_row, long chain, long first, long n_rows, long *x_row) {
     const long width = model->widths[0] + 1, padded_row = work->layers[0].in_row;
     const REAL *x = rows->x + chain * rows->x_chain, *y = rows->target + chain * rows->target_chain;
     const int direct = !index && model->n_layers > 1;
     for (long r = 0; r < n_rows; r++) {
-        const long number = index ? index[first + r] : first + r;
+        const long number = index ? number_at(index, index_bytes, at + r) : first + r;
         if (!direct) copy_rows(1, width, x + number * rows->x_row, 0, rows->x_end, work->x + r * padded_row, padded_row);
         if (!weight) continue;
         for (long t = 0; t < model->n_targets; t++) work->target[t * BLOCK + r] = y[number * rows->target_row + t];
@@ -273,8 +278,8 @@ static void unpack(const Model *model, const Workspace *work, const REAL *theta,
 /* Write the outputs (n_chains, n_outputs, n_rows) and the gradient of sum -weight log f + precision theta^2 / 2 over the parameters.
  * Either may be null, precision and index too; the gradient needs weights. Returns 1 if memory is short. */
 int network(const Model *model, long n_chains, long n_rows, const REAL *theta, long theta_chain, const Rows *rows,
-            const int64_t *index, const REAL *weight, long weight_chain, long weight_row, const REAL *precision, long precision_chain,
-            long precision_param, REAL *outputs, REAL *gradient, long gradient_chain) {
+            const void *index, long index_bytes, const REAL *weight, long weight_chain, long weight_row, const REAL *precision,
+            long precision_chain, long precision_param, REAL *outputs, REAL *gradient, long gradient_chain) {
     Workspace work;
     long cleared;
     REAL *memory = aligned_alloc(64, (lay_out(model, n_rows, &work, 0, &cleared) * sizeof(REAL) + 63) / 64 * 64);
@@ -290,8 +295,8 @@ int network(const Model *model, long n_chains, long n_rows, const REAL *theta, l
         for (long first = 0; first < n_rows; first += BLOCK) {
             const long some = at_most(BLOCK, n_rows - first);
             long x_row;
-            const REAL *x = fetch(model, &work, rows, index ? index + c * n_rows : 0, gradient ? weight + c * weight_chain : 0,
-                                  weight_row, c, first, some, &x_row);
+            const REAL *x = fetch(model, &work, rows, index, index_bytes, c * n_rows + first,
+                                  gradient ? weight + c * weight_chain : 0, weight_row, c, first, some, &x_row);
             go_forward(model, &work, some, x, x_row);
             for (long o = 0; outputs && o < K; o++)
                 memcpy(outputs + (c * K + o) * n_rows + first, work.outputs + o * BLOCK, some * sizeof(REAL));
