@@ -29,7 +29,17 @@ def test_wheel_is_pure_python_with_types_data_and_kernel_source(built):
     wheel = one(built, "*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"sklearn_sgmcmc/{name}" for name in ("py.typed", "kernels/affine.c", "datasets/data/landsat.npz")} <= names
+    assert {
+        f"sklearn_sgmcmc/{name}"
+        for name in (
+            "py.typed",
+            "kernels/network.c",
+            "kernels/normals.c",
+            "kernels/vectors.h",
+            "kernels/products.h",
+            "datasets/data/landsat.npz",
+        )
+    } <= names
     assert not any(name.startswith(("tests/", "docs/", "examples/")) or name.endswith(".so") for name in names)
 
 

@@ -25,7 +25,7 @@ from sklearn_sgmcmc.datasets import load_landsat
 
 folder = Path(sklearn_sgmcmc.__file__).parent
 assert not folder.is_relative_to({root!r}), f"{{folder}} is the source tree, not an installation"
-for needed in ("py.typed", "kernels/affine.c"):
+for needed in ("py.typed", "kernels/network.c", "kernels/normals.c", "kernels/vectors.h", "kernels/products.h"):
     assert (folder / needed).exists(), f"{{needed}} is not in the wheel"
 X, y = load_landsat(return_X_y=True)
 model = BayesianMLPClassifier((5,), sampler="sgld", warm_up=2, max_iter=2, n_draws=1, random_state=0)
