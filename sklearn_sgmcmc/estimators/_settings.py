@@ -26,7 +26,7 @@ MINIBATCH_ROWS = 64
 """Rows per step that ``batch_size="auto"`` takes of data too large for all of them."""
 STEPS_PER_ROW, FEWEST_STEPS, MOST_STEPS = 10, 1000, 16_000
 """``max_iter=None`` runs so many steps per row at full batch, within these bounds: the posterior of more rows is stiffer ..."""
-MINIBATCH_STEPS = 12_000
+MINIBATCH_STEPS = 16_000
 """... and at least this many steps with minibatches."""
 
 WARM_UP_ROWS = 64

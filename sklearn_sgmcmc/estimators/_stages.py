@@ -20,8 +20,9 @@ from sklearn_sgmcmc.samplers.optimizers import Adam
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import CLOSE, NOISY
 
-LARGEST_FACTOR = 100.0
-"""Largest multiple of the sampler's default learning rate that learning_rate="auto" takes."""
+LARGEST_FACTOR, LARGEST_NOISY_FACTOR = 100.0, 3.0
+"""Largest multiple of the sampler's default learning rate that learning_rate="auto" takes, at full batch and with minibatches. Chains
+follow flat directions to steps that a single steep minibatch then throws far off."""
 LONG_SHARE = 0.8
 """Share of the stability limit that it takes for minibatches of a likelihood whose curvature the data bound, of a sampler whose law
 is not the posterior's in any case: near the limit, that of the others would not be either."""
@@ -84,7 +85,8 @@ def _sampling(settings: Settings, timeline: Timeline, posterior: Posterior, step
     if settings.rate == "auto" and (full_batch or not kinetic) and not settings.sampler.runaway_advice:
         share = LONG_SHARE if caution is NOISY and settings.sampler.law == "biased" else caution.share
         ratio = math.inf if full_batch else NOISE_RATIO
-        caution = replace(caution, share=share, largest=max(1.0, min(LARGEST_FACTOR, most / step_size)), noise_ratio=ratio)
+        largest = LARGEST_FACTOR if full_batch else LARGEST_NOISY_FACTOR
+        caution = replace(caution, share=share, largest=max(1.0, min(largest, most / step_size)), noise_ratio=ratio)
     return replace(stage, step_size=min(step_size, most), caution=caution)
 
 
