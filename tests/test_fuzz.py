@@ -1,22 +1,31 @@
 """Whatever one hands to an estimator: finite predictions that mean what they say, or an error that says what is wrong."""
 
 import linecache
+import os
 import re
+import shutil
+import subprocess
+import sys
 import traceback
 import warnings
 from dataclasses import fields
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from cases import CONTAINERS, REFUSED_ARRAYS, SAMPLERS, cases, dense
+from cases import REFUSED_ARRAYS, WIDTHS, cases, dense
 from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
-from sklearn_sgmcmc.priors import PRIORS
-from sklearn_sgmcmc.schedules import SCHEDULES
 
-from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, kernels
+from sklearn_sgmcmc.network import ACTIVATIONS, MLP, WIDEST_COMPILED
+from sklearn_sgmcmc.priors import PRIORS
+from sklearn_sgmcmc.samplers.registry import SAMPLERS
+from sklearn_sgmcmc.schedules import SCHEDULES
 
 NAMES = {
     *("X", "y", "sample_weight", "features", "quantiles", "coverage", "n_samples"),
@@ -107,7 +116,7 @@ def methods(model, y):
         "interval": model.predict_interval,
         "mixture": model.predict_mixture,
         "y": lambda X: model.sample_y(X, n_samples=3, random_state=0),
-        "log_density": lambda X: model.log_predictive_density(X, y[: len(dense(X))]),
+        "log_density": lambda X: model.log_predictive_density(X, np.resize(y, (len(dense(X)), *y.shape[1:]))),
     }
 
 
@@ -135,9 +144,10 @@ def check_predictions(model, X, y, *, must_work):
         if n > 1 and name not in ("y", "log_density"):
             alone = attempt(lambda method=method: method(X[:1]))
             assert alone is not None, f"{name} of the first row alone was refused"
+            largest = max((np.abs(part).max() for part in parts(result)), default=0.0) if name == "uncertainty" else 0.0
             for one, all_of_them in zip(parts(alone), parts(result), strict=True):
                 first = np.take(all_of_them, [0], axis=ROW_AXIS.get(name, 0))
-                ok = close(one, first, dtype) if np.issubdtype(one.dtype, np.floating) else np.array_equal(one, first)
+                ok = close(one, first, dtype, largest) if np.issubdtype(one.dtype, np.floating) else np.array_equal(one, first)
                 assert ok, f"{name} of the first row alone differs"
     (check_classes if isinstance(model, BayesianMLPClassifier) else check_numbers)(model, found, n, dtype)
     return found
@@ -221,13 +231,13 @@ def holds(case):
     targets = np.asarray(y, dtype=np.float64) if not case.classifier else None
     ordinary = case.expect == "works"
     check_predictions(model, np.array(dense(X)), targets, must_work=ordinary)
-    new, refused = case.new_rows(), case.predict_container in REFUSED_ARRAYS or case.predict_values in ("nan", "inf", "minus inf")
-    if not refused and model.n_features_in_ == np.shape(new)[1] and len(dense(new)) <= case.n_rows:
+    new = case.new_rows()
+    if case.predict_container not in REFUSED_ARRAYS and np.isfinite(dense(new)).all():
         check_predictions(model, new, targets, must_work=False)
-    elif refused:
-        for name, method in methods(model, np.zeros(case.predict_rows)).items():
-            if case.predict_values in ("nan", "inf", "minus inf") or CONTAINERS[case.predict_container] in REFUSED_ARRAYS.values():
-                assert attempt(lambda method=method: method(new)) is None, f"{name} was not refused"
+        return "works"
+    for name, method in methods(model, targets).items():
+        if name != "log_density":
+            assert attempt(lambda method=method: method(new)) is None, f"{name} was not refused"
     return "works"
 
 
@@ -247,3 +257,85 @@ def test_many_cases_work_or_are_refused_with_reason(part):
         holds(case)
 
     run()
+
+
+# --- the compiled kernel ------------------------------------------------------------------------------------------------------
+
+
+def plainly(values):
+    return values.contiguous()
+
+
+def in_a_sea_of_nan(values):
+    """Return a view with the same numbers, and NaN before, behind and between its rows."""
+    sea = torch.full([size + 5 for size in values.shape], torch.nan, dtype=values.dtype)
+    view = sea[tuple(slice(2, 2 + size) for size in values.shape)]
+    view.copy_(values)
+    return view
+
+
+def assert_kernel_agrees_with_torch(net, n_chains, n_rows, dtype, wrap):
+    """Outputs and gradients are those of torch, and nothing beside the arrays is read or written."""
+    random = torch.Generator().manual_seed(0)
+    size = net.n_params + 1  # one parameter of the likelihood
+    theta = torch.randn(n_chains, size, generator=random, dtype=dtype)
+    x = torch.randn(n_chains, n_rows, net.widths[0] + 1, generator=random, dtype=dtype)
+    x[..., -1] = 1.0
+    by_outputs = torch.randn(n_chains, net.n_outputs, n_rows, generator=random, dtype=dtype)
+    leaf = theta.clone().requires_grad_()  # makes the network take torch
+    (expected := net.forward(leaf, x)[0]).backward(by_outputs)
+    found = wrap(torch.zeros_like(theta))
+    beside = found._base.clone() if found._base is not None else None
+    outputs, tape = net.forward(wrap(theta), wrap(x))
+    assert (tape.kernel is not None) == (max(net.widths) <= WIDEST_COMPILED)
+    net.pullback(tape, by_outputs.clone(), found)
+    tolerance = {"rtol": 0, "atol": 2e-3 if dtype == torch.float32 else 1e-9}
+    torch.testing.assert_close(outputs, expected.detach(), **tolerance)
+    torch.testing.assert_close(found, leaf.grad, **tolerance)
+    if beside is not None:
+        found.zero_()
+        torch.testing.assert_close(found._base, beside, rtol=0, atol=0, equal_nan=True)
+
+
+needs_kernel = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="the machine has no C compiler")
+
+
+@needs_kernel
+@settings(max_examples=60, derandomize=True, **QUIET)
+@given(
+    widths=st.lists(st.sampled_from(WIDTHS), min_size=2, max_size=4).map(tuple),
+    activation=st.sampled_from(sorted(ACTIVATIONS)),
+    n_chains=st.sampled_from([1, 2, 5]),
+    n_rows=st.sampled_from([1, 2, 5, 6, 7, 13]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_the_kernel_keeps_to_its_arrays(widths, activation, n_chains, n_rows, dtype):
+    assert_kernel_agrees_with_torch(MLP(widths, activation), n_chains, n_rows, dtype, in_a_sea_of_nan)
+
+
+def compare_many_shapes():
+    """What runs under the address sanitizer: all pairs of widths in a hidden and in the last layer."""
+    assert kernels.affine(torch.float32) is not None, kernels.status()
+    for n_in, n_out in product(WIDTHS[:-1], repeat=2):
+        for dtype, (n_chains, n_rows) in product([torch.float32, torch.float64], [(1, 1), (2, 7)]):
+            assert_kernel_agrees_with_torch(MLP((n_in, n_out, n_in), "relu"), n_chains, n_rows, dtype, plainly)
+
+
+@pytest.mark.slow
+@needs_kernel
+def test_the_kernel_passes_the_address_sanitizer(tmp_path):
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=False).stdout.strip()
+    if not Path(runtime).is_absolute():
+        pytest.skip("gcc has no address sanitizer")
+    source = (
+        "from sklearn_sgmcmc import kernels; kernels.FLAGS = (*kernels.FLAGS, '-fsanitize=address', '-g');"
+        "import test_fuzz; test_fuzz.compare_many_shapes()"
+    )
+    environment = os.environ | {
+        "LD_PRELOAD": runtime,
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "XDG_CACHE_HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]

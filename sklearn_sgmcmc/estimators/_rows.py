@@ -12,9 +12,10 @@ import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 
 from sklearn_sgmcmc.batches import DenseRows, LazyRows, RowSource, Scaling, dense_rows
+from sklearn_sgmcmc.estimators._inputs import check_array
 from sklearn_sgmcmc.estimators._settings import MINIBATCH_ROWS
 
 CANONICAL_ELEMENTS = 20_000_000
