@@ -218,3 +218,18 @@ def test_predictions_beyond_float64_are_an_error_without_a_warning(method):
         warnings.simplefilter("error", RuntimeWarning)
         with pytest.raises(ValueError, match="overflow float64"):
             getattr(model, method)(1e3 * X)
+
+
+@both
+@pytest.mark.parametrize("library", ["numpy", "pandas", "polars"])
+def test_dates_are_no_numbers(estimator, library):
+    dates = np.repeat(np.arange("2000-01-01", "2000-03-01", dtype="datetime64[D]")[:, None], 2, axis=1)
+    rows = dates.astype("datetime64[ms]") if library != "numpy" else dates
+    rows = rows if library == "numpy" else pytest.importorskip(library).DataFrame({"a": rows[:, 0], "b": rows[:, 1]})
+    with pytest.raises(ValueError, match="X has the dtype (datetime64|Datetime).*a date is no number"):
+        estimator(**FAST).fit(rows, target(estimator))
+
+
+def test_dates_are_no_targets():
+    with pytest.raises(ValueError, match="y has the dtype datetime64"):
+        BayesianMLPRegressor(**FAST).fit(X, np.full(60, np.datetime64("2000-01-01")))

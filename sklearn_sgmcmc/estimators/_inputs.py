@@ -1,4 +1,4 @@
-"""scikit-learn's checks of inputs, and of what they let pass: masked entries, and targets that are no numbers."""
+"""scikit-learn's checks of inputs, and of what they let pass: masked entries, dates, and targets that are no numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def validate_data(estimator: Any, X: Any, y: Any = "no_validation", *, y_numeric
     """Return X, or X and y, checked by scikit-learn's function of this name; numeric targets are numbers afterwards."""
     _check_unmasked("X", X)
     _check_unmasked("y", y)
+    _check_undated("X", X)
     if y_numeric:
+        _check_undated("y", y)
         how["y_numeric"] = True
     with np.errstate(invalid="ignore"):  # scikit-learn adds all values up, and the largest ones of both signs give NaN
         found = validate_any_data(estimator, X, y, **how)
@@ -32,6 +34,14 @@ def _check_unmasked(name: str, values: Any) -> None:
     """Raise ValueError if entries are masked: as a plain array, they would be used."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has {np.ma.count_masked(values)} masked entries: drop these rows, or impute with {name}.filled().")
+
+
+def _check_undated(name: str, values: Any) -> None:
+    """Raise ValueError for dates, times and durations: the numbers behind them depend on their unit, which arrays do not share."""
+    types = np.asarray(getattr(values, "dtypes", getattr(values, "dtype", None)), dtype=object)  # one, or one per column
+    dated = [str(kind) for kind in types.ravel() if str(kind).lower().startswith(("date", "time", "duration"))]
+    if dated:
+        raise ValueError(f"{name} has the dtype {dated[0]}: a date is no number; subtract one and divide by a unit of time.")
 
 
 def _numbers(y: NDArray[Any]) -> NDArray[Any]:
