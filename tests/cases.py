@@ -360,7 +360,7 @@ NO_WEIGHTS = {
 
 STRANGE = (
     *(-1, 0, 1, 2, 0.0, 0.5, 1.0, -0.5, 1e-300, 1e-8, 1e300, float("inf"), float("nan"), -0.0),
-    *(None, True, "x", "", "auto", (1, 2), [], {}, np.float32(0.5), np.int64(3), np.array(1.0), np.array([1.0, 2.0]), 1j, object),
+    *(None, True, "x", "", "auto", (1, 2), [], {}, np.float32(0.5), np.int64(3), np.array(1.0), np.array([1.0, 2.0]), 1j, ...),
 )
 HARD_TO_STOP = ("checkpoint", "n_jobs", "verbose")
 """They write files, start processes or print where a strange value is right."""
@@ -410,7 +410,18 @@ OF_REGRESSOR = {
     "normalize_y": st.booleans(),
 }
 OBJECTS = {"sampler": any_object(SAMPLERS), "prior": any_object(PRIORS), "schedule": any_object(SCHEDULES)}
-SAFE = ("hidden_layer_sizes", "activation", "warm_up", "max_iter", "n_draws", "n_chains", "dtype", "random_state", "device", "n_jobs")
+SAFE = (
+    "hidden_layer_sizes",
+    "activation",
+    "warm_up",
+    "max_iter",
+    "n_draws",
+    "n_chains",
+    "dtype",
+    "random_state",
+    "device",
+    "n_jobs",
+)
 """Right values of these, with any others left alone, leave no reason to refuse ordinary rows."""
 FEW = {"hidden_layer_sizes": (3,), "max_iter": 3, "warm_up": 1, "n_draws": 2, "n_chains": 2, "random_state": 0}
 

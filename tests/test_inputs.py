@@ -196,7 +196,9 @@ def test_masked_rows_are_not_predicted():
         BayesianMLPRegressor(**FAST).fit(X, Y).predict(np.ma.array(X[:1], mask=[[True, False, False]]))
 
 
-@pytest.mark.parametrize(("y", "message"), [("word", "could not convert"), ("nan", "NaN or infinity"), ("1e999", "NaN or infinity")])
+@pytest.mark.parametrize(
+    ("y", "message"), [("word", "could not convert"), ("nan", "NaN or infinity"), ("1e999", "NaN or infinity")]
+)
 def test_text_that_is_no_number_is_no_target(y, message):
     with pytest.raises(ValueError, match=f"y of dtype <U.*{message}"):
         BayesianMLPRegressor(**FAST).fit(X, np.full(60, y))
