@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,7 +35,7 @@ class Parameters:
             ok = False
         if not ok:
             default = next(field.default for field in dataclasses.fields(self) if field.name == name)  # type: ignore[arg-type]
-            limit = f" and at most {self._largest:g}" if isinstance(value, Real) and value > self._largest else ""
+            limit = f" and at most {self._largest:g}" if isinstance(value, int | float) and value > self._largest else ""
             raise ValueError(f"{type(self).__name__}.{name}={value!r} must be {rule}{limit}; {default!r} is the default.")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

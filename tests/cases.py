@@ -4,15 +4,16 @@ A case holds names and seeds, so that it prints in a line and shrinks towards pl
 from it. ``expect`` says what is known beforehand: "works", "refused", or None where either is right.
 """
 
-import datetime
+import datetime as dt
 import itertools
 import tempfile
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas
-import polars
+import pandas as pd
+import polars as pl
 import scipy.sparse
 import torch
 from hypothesis import strategies as st
@@ -146,7 +147,7 @@ class Foreign:
 
 
 def frame(x, **how):
-    return pandas.DataFrame(x, columns=[f"c{i}" for i in range(x.shape[1])], **how)
+    return pd.DataFrame(x, columns=[f"c{i}" for i in range(x.shape[1])], **how)
 
 
 def with_missing(library):
@@ -195,17 +196,17 @@ ARRAYS = {
     "tensor": torch.tensor,
     "array interface": Foreign,
     "pandas": frame,
-    "pandas, numbered columns": pandas.DataFrame,
+    "pandas, numbered columns": pd.DataFrame,
     "pandas, equal names": lambda x: frame(x).set_axis(["c"] * x.shape[1], axis=1),
-    "pandas, two levels": lambda x: frame(x).set_axis(pandas.MultiIndex.from_product([["a"], range(x.shape[1])]), axis=1),
+    "pandas, two levels": lambda x: frame(x).set_axis(pd.MultiIndex.from_product([["a"], range(x.shape[1])]), axis=1),
     "pandas, shuffled index": lambda x: frame(x).sample(frac=1, random_state=0),
     "pandas float32": lambda x: frame(as_dtype(np.float32)(x)),
     "pandas object": lambda x: frame(x.astype(object)),
-    "pandas mixed": lambda x: frame(x).assign(**{"c0": x[:, 0] > 0}) if x.shape[1] else frame(x),
+    "pandas mixed": lambda x: frame(x).assign(c0=x[:, 0] > 0) if x.shape[1] else frame(x),
     "pandas nullable": lambda x: frame(x).astype("Float64"),
     "pandas categorical": lambda x: frame(x).astype("category"),
-    "pandas sparse": lambda x: pandas.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(x)),
-    "polars": lambda x: polars.DataFrame(x, schema=[f"c{i}" for i in range(x.shape[1])]),
+    "pandas sparse": lambda x: pd.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(x)),
+    "polars": lambda x: pl.DataFrame(x, schema=[f"c{i}" for i in range(x.shape[1])]),
 }
 REFUSED_ARRAYS = {
     "masked": lambda x: np.ma.array(x, mask=np.arange(x.size).reshape(x.shape) == 0),
@@ -223,14 +224,14 @@ REFUSED_ARRAYS = {
     "sparse, no rows": lambda x: scipy.sparse.csr_matrix((0, x.shape[1])),
     "dates": lambda x: np.full(x.shape, np.datetime64("2000-01-01")),
     "durations": lambda x: np.full(x.shape, np.timedelta64(5, "s")),
-    "polars dates": lambda x: polars.DataFrame({f"c{i}": [datetime.date(2000, 1, 1)] * len(x) for i in range(x.shape[1])}),
+    "polars dates": lambda x: pl.DataFrame({f"c{i}": [dt.date(2000, 1, 1)] * len(x) for i in range(x.shape[1])}),
     "structured": lambda x: np.zeros(x.shape, dtype=[("a", float), ("b", int)]),
-    "pandas missing": with_missing(pandas),
+    "pandas missing": with_missing(pd),
     "pandas NA": lambda x: frame(x).astype("Float64").mask(np.arange(x.size).reshape(x.shape) == 0),
     "pandas words": lambda x: frame(x).assign(c0="word").astype({"c0": "category"}),
-    "pandas dates": lambda x: frame(x).assign(c0=pandas.Timestamp("2000-01-01")),
-    "polars missing": with_missing(polars),
-    "polars words": lambda x: polars.DataFrame({f"c{i}": ["word"] * len(x) for i in range(x.shape[1])}),
+    "pandas dates": lambda x: frame(x).assign(c0=pd.Timestamp("2000-01-01")),
+    "polars missing": with_missing(pl),
+    "polars words": lambda x: pl.DataFrame({f"c{i}": ["word"] * len(x) for i in range(x.shape[1])}),
     "csr nan": lambda x: scipy.sparse.csr_matrix(np.where(np.arange(x.size).reshape(x.shape) == 0, np.nan, x)),
 }
 CONTAINERS = ARRAYS | REFUSED_ARRAYS
@@ -266,10 +267,10 @@ CLASSES = {
     "one": lambda rng, n: np.full(n, "only"),
     "all": lambda rng, n: np.arange(n),
     "list": lambda rng, n: labels("a", "b")(rng, n).tolist(),
-    "series": lambda rng, n: pandas.Series(labels("a", "b")(rng, n)),
-    "categorical": lambda rng, n: pandas.Series(labels("a", "b")(rng, n), dtype="category"),
-    "nullable": lambda rng, n: pandas.Series(labels(0, 1)(rng, n), dtype="Int64"),
-    "polars": lambda rng, n: polars.Series(labels("a", "b")(rng, n)),
+    "series": lambda rng, n: pd.Series(labels("a", "b")(rng, n)),
+    "categorical": lambda rng, n: pd.Series(labels("a", "b")(rng, n), dtype="category"),
+    "nullable": lambda rng, n: pd.Series(labels(0, 1)(rng, n), dtype="Int64"),
+    "polars": lambda rng, n: pl.Series(labels("a", "b")(rng, n)),
     "column": lambda rng, n: labels(0, 1)(rng, n)[:, None],
 }
 NO_CLASSES = {
@@ -284,6 +285,12 @@ NO_CLASSES = {
     "sparse": lambda rng, n: scipy.sparse.csr_matrix(rng.integers(0, 2, (n, 1))),
     "masked": lambda rng, n: np.ma.array(np.zeros(n, int), mask=np.arange(n) == 0),
 }
+
+
+def one_column(make, rng, n):
+    return make(rng, (n, 1))[:, 0]
+
+
 NUMBERS = {
     "float64": lambda rng, n: rng.standard_normal(n),
     "float32": lambda rng, n: rng.standard_normal(n).astype(np.float32),
@@ -299,13 +306,13 @@ NUMBERS = {
     "one constant": lambda rng, n: np.stack([np.zeros(n), rng.standard_normal(n)], axis=1),
     "list": lambda rng, n: rng.standard_normal(n).tolist(),
     "integers beyond int64": lambda rng, n: [10**30 + i for i in range(n)],
-    "series": lambda rng, n: pandas.Series(rng.standard_normal(n)),
-    "frame": lambda rng, n: pandas.DataFrame(rng.standard_normal((n, 2))),
-    "polars": lambda rng, n: polars.Series(rng.standard_normal(n)),
+    "series": lambda rng, n: pd.Series(rng.standard_normal(n)),
+    "frame": lambda rng, n: pd.DataFrame(rng.standard_normal((n, 2))),
+    "polars": lambda rng, n: pl.Series(rng.standard_normal(n)),
     "big endian": lambda rng, n: rng.standard_normal(n).astype(">f8"),
     "offset": lambda rng, n: 1e9 + rng.standard_normal(n),
 }
-ODD_NUMBERS = {name: (lambda make: lambda rng, n: make(rng, (n, 1))[:, 0])(make) for name, make in ODD_VALUES.items()}
+ODD_NUMBERS = {name: partial(one_column, make) for name, make in ODD_VALUES.items()}
 NO_NUMBERS = {
     "words": lambda rng, n: np.full(n, "word"),
     "None": lambda rng, n: None,
@@ -317,7 +324,7 @@ NO_NUMBERS = {
     "dates": lambda rng, n: np.full(n, np.datetime64("2000-01-01")),
     "sparse": lambda rng, n: scipy.sparse.csr_matrix(rng.standard_normal((n, 1))),
     "masked": lambda rng, n: np.ma.array(np.zeros(n), mask=np.arange(n) == 0),
-    "NA": lambda rng, n: pandas.Series([pandas.NA] * n, dtype="Float64"),
+    "NA": lambda rng, n: pd.Series([pd.NA] * n, dtype="Float64"),
 }
 
 
@@ -330,7 +337,7 @@ WEIGHTS = {
     "counts": lambda rng, n: 1 + rng.poisson(1.0, n),
     "some zero": lambda rng, n: np.where(np.arange(n) == n // 2, 1.5, rng.integers(0, 2, n)),
     "one row": lambda rng, n: (np.arange(n) == n - 1).astype(float),
-    "series": lambda rng, n: pandas.Series(rng.uniform(0.5, 2, n)),
+    "series": lambda rng, n: pd.Series(rng.uniform(0.5, 2, n)),
     "float32": lambda rng, n: rng.uniform(0.5, 2, n).astype(np.float32),
 }
 ODD_WEIGHTS = {

@@ -228,7 +228,7 @@ def test_dates_are_no_numbers(estimator, library):
     dates = np.repeat(np.arange("2000-01-01", "2000-03-01", dtype="datetime64[D]")[:, None], 2, axis=1)
     rows = dates.astype("datetime64[ms]") if library != "numpy" else dates
     rows = rows if library == "numpy" else pytest.importorskip(library).DataFrame({"a": rows[:, 0], "b": rows[:, 1]})
-    with pytest.raises(ValueError, match="X has the dtype (datetime64|Datetime).*a date is no number"):
+    with pytest.raises(ValueError, match=r"X has the dtype (datetime64|Datetime).*a date is no number"):
         estimator(**FAST).fit(rows, target(estimator))
 
 

@@ -33,9 +33,7 @@ def check_array(values: Any, *, input_name: str, **how: Any) -> NDArray[Any]:
 def _check_unmasked(name: str, values: Any) -> None:
     """Raise ValueError if entries are masked: as a plain array, they would be used."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(
-            f"{name} has {np.ma.count_masked(values)} masked entries: drop these rows, or impute with {name}.filled()."
-        )
+        raise ValueError(f"{name} has {int(values.mask.sum())} masked entries: drop these rows, or impute with {name}.filled().")
 
 
 def _check_undated(name: str, values: Any) -> None:
