@@ -22,8 +22,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, kernels
-from sklearn_sgmcmc.network import ACTIVATIONS, MLP, WIDEST_COMPILED
-from sklearn_sgmcmc.priors import PRIORS
+from sklearn_sgmcmc.batches import Batch, DenseRows
+from sklearn_sgmcmc.likelihoods import Categorical, FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
+from sklearn_sgmcmc.network import ACTIVATIONS, MLP
+from sklearn_sgmcmc.posterior import Posterior
+from sklearn_sgmcmc.priors import PRIORS, Normal
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES
 
@@ -273,27 +276,43 @@ def in_a_sea_of_nan(values):
     return view
 
 
-def assert_kernel_agrees_with_torch(net, n_chains, n_rows, dtype, wrap):
-    """Outputs and gradients are those of torch, and nothing beside the arrays is read or written."""
+LIKELIHOODS = {
+    "categorical": Categorical,
+    "fixed": lambda n: FixedNoise((0.5,) * n),
+    "homoscedastic": HomoscedasticNoise,
+    "heteroscedastic": HeteroscedasticNoise,
+}
+
+
+def assert_kernel_agrees_with_torch(widths, activation, likelihood, n_chains, n_rows, dtype, *, table, wrap):
+    """Outputs and gradients are those of torch, and nothing beside the arrays is read."""
     random = torch.Generator().manual_seed(0)
-    size = net.n_params + 1  # one parameter of the likelihood
-    theta = torch.randn(n_chains, size, generator=random, dtype=dtype)
-    x = torch.randn(n_chains, n_rows, net.widths[0] + 1, generator=random, dtype=dtype)
-    x[..., -1] = 1.0
-    by_outputs = torch.randn(n_chains, net.n_outputs, n_rows, generator=random, dtype=dtype)
-    leaf = theta.clone().requires_grad_()  # makes the network take torch
-    (expected := net.forward(leaf, x)[0]).backward(by_outputs)
-    found = wrap(torch.zeros_like(theta))
-    beside = found._base.clone() if found._base is not None else None
-    outputs, tape = net.forward(wrap(theta), wrap(x))
-    assert (tape.kernel is not None) == (max(net.widths) <= WIDEST_COMPILED)
-    net.pullback(tape, by_outputs.clone(), found)
-    tolerance = {"rtol": 0, "atol": 2e-3 if dtype == torch.float32 else 1e-9}
-    torch.testing.assert_close(outputs, expected.detach(), **tolerance)
-    torch.testing.assert_close(found, leaf.grad, **tolerance)
-    if beside is not None:
-        found.zero_()
-        torch.testing.assert_close(found._base, beside, rtol=0, atol=0, equal_nan=True)
+
+    def normal(*shape):
+        return torch.randn(shape, generator=random, dtype=dtype)
+
+    *hidden, n_targets = widths
+    model = LIKELIHOODS[likelihood](n_targets)
+    posterior = Posterior(MLP((*hidden, model.n_outputs), activation), model, Normal(), 9.0, 9.0)
+    theta = wrap(0.2 * normal(n_chains, posterior.n_params))
+    of_class = torch.eye(n_targets, dtype=dtype)[torch.randint(n_targets, (n_rows + 2,), generator=random)]
+    x, target = normal(n_rows + 2, hidden[0]), of_class if likelihood == "categorical" else normal(n_rows + 2, n_targets)
+    batch = DenseRows(x, target, torch.rand(n_rows + 2, generator=random, dtype=dtype)).take(
+        torch.randint(n_rows + 2, (n_chains, n_rows), generator=random)
+    )
+    if not table:
+        batch = Batch(*(wrap(part.contiguous()) for part in batch))
+    potential = posterior.bind(batch)
+    assert potential._kernel(theta) is not None
+    reference = posterior.network.forward(theta, batch.x)
+    expected = potential._pull(theta, *reference)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-12
+    for found, other in (
+        (potential.grad(theta), expected),
+        (potential.value_and_grad(theta)[1], expected),
+        (posterior.network.outputs(theta, batch.x), reference[0]),
+    ):
+        torch.testing.assert_close(found, other, rtol=tolerance, atol=tolerance * (1.0 + float(other.abs().max())))
 
 
 needs_kernel = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="the machine has no C compiler")
@@ -304,20 +323,25 @@ needs_kernel = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang
 @given(
     widths=st.lists(st.sampled_from(WIDTHS), min_size=2, max_size=4).map(tuple),
     activation=st.sampled_from(sorted(ACTIVATIONS)),
+    likelihood=st.sampled_from(sorted(LIKELIHOODS)),
     n_chains=st.sampled_from([1, 2, 5]),
     n_rows=st.sampled_from([1, 2, 5, 6, 7, 13]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
+    table=st.booleans(),
 )
-def test_the_kernel_keeps_to_its_arrays(widths, activation, n_chains, n_rows, dtype):
-    assert_kernel_agrees_with_torch(MLP(widths, activation), n_chains, n_rows, dtype, in_a_sea_of_nan)
+def test_the_kernel_keeps_to_its_arrays(widths, activation, likelihood, n_chains, n_rows, dtype, table):
+    assert_kernel_agrees_with_torch(widths, activation, likelihood, n_chains, n_rows, dtype, table=table, wrap=in_a_sea_of_nan)
 
 
 def compare_many_shapes():
-    """What runs under the address sanitizer: all pairs of widths in a hidden and in the last layer."""
-    assert kernels.affine(torch.float32) is not None, kernels.status()
-    for n_in, n_out in product(WIDTHS[:-1], repeat=2):
+    """What runs under the address sanitizer: all pairs of widths, in a hidden and in the last layer."""
+    assert kernels.network(torch.float32) is not None, kernels.status()
+    for number, (n_in, n_out) in enumerate(product(WIDTHS, repeat=2)):
+        likelihood = sorted(LIKELIHOODS)[number % len(LIKELIHOODS)]
         for dtype, (n_chains, n_rows) in product([torch.float32, torch.float64], [(1, 1), (2, 7)]):
-            assert_kernel_agrees_with_torch(MLP((n_in, n_out, n_in), "relu"), n_chains, n_rows, dtype, plainly)
+            shapes = (n_in, n_out, n_in), "relu", likelihood, n_chains, n_rows, dtype
+            for table in (False, True):
+                assert_kernel_agrees_with_torch(*shapes, table=table, wrap=plainly)
 
 
 @pytest.mark.slow
@@ -327,7 +351,7 @@ def test_the_kernel_passes_the_address_sanitizer(tmp_path):
     if not Path(runtime).is_absolute():
         pytest.skip("gcc has no address sanitizer")
     source = (
-        "from sklearn_sgmcmc import kernels; kernels.FLAGS = (*kernels.FLAGS, '-fsanitize=address', '-g');"
+        "from sklearn_sgmcmc.kernels import _library; _library.FLAGS = (*_library.FLAGS, '-fsanitize=address', '-g');"
         "import test_fuzz; test_fuzz.compare_many_shapes()"
     )
     environment = os.environ | {
