@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -17,21 +18,25 @@ class Parameters:
     ``sklearn.base.clone``, ``GridSearchCV`` (``sampler__friction``) and printing work as they do for estimators.
     """
 
+    _largest: ClassVar[float] = sys.float_info.max
+    """Largest absolute value of a number."""
+
     def check_field(self, name: str, rule: str, holds: Callable[[Any], Any]) -> None:
         """Raise ValueError, naming the field, its value, the rule and the default, unless ``holds(value)`` for every chain.
 
-        Numbers must be finite; a value of the wrong type breaks the rule.
+        Numbers must be finite, and at most ``_largest``; a value of the wrong type breaks the rule.
         """
         value = getattr(self, name)
         try:
             number = not (value is None or isinstance(value, str | Parameters) or callable(value))
-            finite = not number or bool(torch.isfinite(torch.as_tensor(value, dtype=torch.float64)).all())
-            ok = finite and not isinstance(value, bool | np.bool_ | np.ndarray) and bool(torch.as_tensor(holds(value)).all())
-        except (AttributeError, TypeError, RuntimeError, ValueError):
+            held = not number or bool((torch.as_tensor(value, dtype=torch.float64).abs() <= self._largest).all())
+            ok = held and not isinstance(value, bool | np.bool_ | np.ndarray) and bool(torch.as_tensor(holds(value)).all())
+        except (AttributeError, OverflowError, TypeError, RuntimeError, ValueError):
             ok = False
         if not ok:
             default = next(field.default for field in dataclasses.fields(self) if field.name == name)  # type: ignore[arg-type]
-            raise ValueError(f"{type(self).__name__}.{name}={value!r} must be {rule}; {default!r} is the default.")
+            limit = f" and at most {self._largest:g}" if isinstance(value, int | float) and value > self._largest else ""
+            raise ValueError(f"{type(self).__name__}.{name}={value!r} must be {rule}{limit}; {default!r} is the default.")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also the parameters of nested objects as ``name__field``."""

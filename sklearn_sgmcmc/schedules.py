@@ -270,7 +270,8 @@ class Annealed(Schedule):
 
     def temperature(self, t: NDArray[np.int64], n_steps: int) -> NDArray[np.float64]:
         """Return 1 / (A (t + 1) ** gamma) while exploring, then 0."""
-        falling = 1.0 / (self.amplitude * (t + 1.0) ** self.gamma)
+        with np.errstate(over="ignore"):  # where the inverse temperature overflows, the temperature is 0
+            falling = 1.0 / (self.amplitude * (t + 1.0) ** self.gamma)
         return np.where(t < self.exploration * n_steps, falling, 0.0)
 
 

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_sgmcmc.priors import Normal, Prior, PriorSwitch, SpikeSlab, StudentT
-from sklearn_sgmcmc.samplers import MSGLD, SGHMC, SGLD, SGNHT, Sampler, Santa
-from sklearn_sgmcmc.schedules import Cyclical, Polynomial
+from sklearn_sgmcmc.samplers import ASGLD, MCLMC, MSGLD, SGHMC, SGLD, SGNHT, Sampler, Santa
+from sklearn_sgmcmc.schedules import Annealed, Cyclical, Polynomial
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(40, 3)
@@ -46,6 +46,7 @@ BAD = [
     ("learning_rate", 0.0),
     ("learning_rate", -0.1),
     ("learning_rate", float("inf")),
+    ("learning_rate", 1e300),
     ("learning_rate", "fast"),
     ("bias_factor", -1.0),
     ("prior_scale", 0.0),
@@ -337,6 +338,10 @@ def test_predicting_in_inference_mode_does_not_disturb_a_later_fit():
         ({"sampler": MSGLD(np.array([1.0, 1.0])), "bias_factor": 1.0}, "MSGLD.bias_factor=array"),
         ({"prior": Normal(np.array([1.0, 1.0])), "prior_scale": 1.0}, "Normal.scale=array"),
         ({"sampler": "sgd", "temperature": np.array([0, 1])}, "temperature=array"),
+        ({"sampler": ASGLD(bias_factor=1e300)}, r"ASGLD.bias_factor=1e\+300 must be a number >= 0 and at most 1e\+18"),
+        ({"sampler": MCLMC(energy_error=1e300)}, "MCLMC.energy_error=.* at most"),
+        ({"sampler": SGHMC(gradient_noise_variance=10**400)}, "SGHMC.gradient_noise_variance=10+ must be"),
+        ({"sampler": "msgld", "bias_factor": 1e300}, "MSGLD.bias_factor=.* at most"),
         ({"sampler": Sampler()}, "sampler=.* is not known"),
         ({"prior": Prior()}, "prior=.* is not known"),
     ],
@@ -347,5 +352,6 @@ def test_arrays_and_base_classes_are_refused_by_name(params, message):
 
 
 def test_large_schedule_fields_and_numpy_flags_pass():
+    Annealed(gamma=1e300).timeline(n_steps=30, steps_per_epoch=1.0, burn_in=0.5, n_draws=5)
     BayesianMLPRegressor((4,), max_iter=30, schedule=Polynomial(offset=1e300), verbose=np.False_).fit(np.eye(4), np.arange(4.0))
     BayesianMLPRegressor((4,), max_iter=30, sampler=Santa(metric_correction=np.False_)).fit(np.eye(4), np.arange(4.0))

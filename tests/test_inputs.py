@@ -179,3 +179,59 @@ def test_rows_beyond_the_copy_limit_give_the_same_model(estimator, monkeypatch):
     before = estimator(batch_size=16, **FAST).fit(X, y).draws_
     monkeypatch.setattr(_rows, "COPY_BYTES", 0)
     np.testing.assert_array_equal(estimator(batch_size=16, **FAST).fit(X, y).draws_, before)
+
+
+@both
+@pytest.mark.parametrize("name", ["X", "y", "sample_weight"])
+def test_masked_entries_are_refused(estimator, name):
+    data = {"X": X, "y": target(estimator), "sample_weight": np.ones(60)}
+    estimator(**FAST).fit(**data | {name: np.ma.asarray(data[name])})
+    data[name] = np.ma.array(data[name], mask=np.arange(data[name].size).reshape(data[name].shape) == 7)
+    with pytest.raises(ValueError, match=f"{name} has 1 masked entries"):
+        estimator(**FAST).fit(**data)
+
+
+def test_masked_rows_are_not_predicted():
+    with pytest.raises(ValueError, match="X has 1 masked"):
+        BayesianMLPRegressor(**FAST).fit(X, Y).predict(np.ma.array(X[:1], mask=[[True, False, False]]))
+
+
+@pytest.mark.parametrize(
+    ("y", "message"), [("word", "could not convert"), ("nan", "NaN or infinity"), ("1e999", "NaN or infinity")]
+)
+def test_text_that_is_no_number_is_no_target(y, message):
+    with pytest.raises(ValueError, match=f"y of dtype <U.*{message}"):
+        BayesianMLPRegressor(**FAST).fit(X, np.full(60, y))
+
+
+@both
+def test_the_largest_numbers_of_both_signs_pass_without_a_warning(estimator):
+    extreme = np.finfo(float).max * np.where(np.arange(60) % 2, 1, -1)[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        estimator(**FAST).fit(extreme, target(estimator)).predict(extreme)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_uncertainty", "predict_interval", "sample_posterior", "sample_y"])
+def test_predictions_beyond_float64_are_an_error_without_a_warning(method):
+    y = np.finfo(float).max * np.where(np.arange(60) % 2, 1, -1)
+    model = BayesianMLPRegressor(**FAST).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(ValueError, match="overflow float64"):
+            getattr(model, method)(1e3 * X)
+
+
+@both
+@pytest.mark.parametrize("library", ["numpy", "pandas", "polars"])
+def test_dates_are_no_numbers(estimator, library):
+    dates = np.repeat(np.arange("2000-01-01", "2000-03-01", dtype="datetime64[D]")[:, None], 2, axis=1)
+    rows = dates.astype("datetime64[ms]") if library != "numpy" else dates
+    rows = rows if library == "numpy" else pytest.importorskip(library).DataFrame({"a": rows[:, 0], "b": rows[:, 1]})
+    with pytest.raises(ValueError, match=r"X has the dtype (datetime64|Datetime).*a date is no number"):
+        estimator(**FAST).fit(rows, target(estimator))
+
+
+def test_dates_are_no_targets():
+    with pytest.raises(ValueError, match="y has the dtype datetime64"):
+        BayesianMLPRegressor(**FAST).fit(X, np.full(60, np.datetime64("2000-01-01")))

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sklearn_sgmcmc._checks import check_flag, check_integer
 from sklearn_sgmcmc.batches import RowSet, RowSource, dense_rows
@@ -23,6 +23,7 @@ from sklearn_sgmcmc.chains import ChainJob, checkpointed, sample_chains
 from sklearn_sgmcmc.checkpoint import Checkpoint
 from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, Diagnostics, diagnose, evenly, per_chain, summary, to_data_tree
 from sklearn_sgmcmc.engine import RunResult, Stage
+from sklearn_sgmcmc.estimators._inputs import validate_data
 from sklearn_sgmcmc.estimators._persistence import packed, unpacked
 from sklearn_sgmcmc.estimators._resume import LastState, Model, last_state, law_key
 from sklearn_sgmcmc.estimators._review import (

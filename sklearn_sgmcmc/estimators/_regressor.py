@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import Bunch, check_array, check_consistent_length, check_random_state
+from sklearn.utils import Bunch, check_consistent_length, check_random_state
 
 from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
 from sklearn_sgmcmc.estimators._base import Matrix, Targets, cast_finite
 from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._inputs import check_array
 from sklearn_sgmcmc.estimators._review import Quantity
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.estimators._settings import Automatic
@@ -172,12 +173,11 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         X = self._inputs(X)
         return_std = check_flag("return_std", return_std)
         ensemble = self._ensemble()
-        center, unit = self._y_scaling
 
         def moments(rows: slice) -> tuple[NDArray[np.floating], ...]:
             mean, epistemic, aleatoric = self._mean_and_variances(ensemble, X, rows)
-            prediction = self._output(mean * unit + center, X)
-            return (prediction, self._output(np.sqrt(epistemic + aleatoric) * unit, X)) if return_std else (prediction,)
+            prediction = self._output(mean, X, self._y_scaling.mean)
+            return (prediction, self._output(np.sqrt(epistemic + aleatoric), X)) if return_std else (prediction,)
 
         found = over_rows(X.shape[0], moments)
         return (found[0], found[1]) if return_std else found[0]
@@ -199,7 +199,7 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         ensemble = self._ensemble()
 
         def noise(rows: slice) -> tuple[NDArray[np.floating]]:
-            return (self._output(np.sqrt(self._mean_and_variances(ensemble, X, rows)[2]) * self._y_scaling.scale, X),)
+            return (self._output(np.sqrt(self._mean_and_variances(ensemble, X, rows)[2]), X),)
 
         return over_rows(X.shape[0], noise)[0]
 
@@ -218,14 +218,12 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         """
         X = self._inputs(X)
         ensemble = self._ensemble()
-        with np.errstate(over="ignore"):
-            square = self._y_scaling.scale**2
 
         def split(rows: slice) -> tuple[NDArray[np.floating], ...]:
             _, epistemic, aleatoric = self._mean_and_variances(ensemble, X, rows)
-            return tuple(
-                cast_finite(self._shaped(part * square), np.float64) for part in (epistemic + aleatoric, aleatoric, epistemic)
-            )
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = [part * self._y_scaling.scale**2 for part in (epistemic + aleatoric, aleatoric, epistemic)]
+            return tuple(cast_finite(self._shaped(part), np.float64) for part in found)
 
         return Bunch(**dict(zip(("total", "aleatoric", "epistemic"), over_rows(X.shape[0], split), strict=True)))
 
@@ -250,11 +248,10 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         """
         X = self._inputs(X)
         ensemble = self._some_draws(n_draws, random_state)
-        center, unit = self._y_scaling
 
         def mean(rows: slice) -> tuple[NDArray[np.floating]]:
             values = self._values(ensemble, X, lambda outputs, extra: self._likelihood.mean(outputs), rows)
-            return (self._output(values * unit + center, X),)
+            return (self._output(values, X, self._y_scaling.mean),)
 
         return over_rows(X.shape[0], mean, axis=1, per_row=len(ensemble.draws) * self.n_outputs_)[0]
 
@@ -276,11 +273,10 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         """
         X = self._inputs(X)
         ensemble = self._ensemble()
-        center, unit = self._y_scaling
 
         def mixture(rows: slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
             mean, sd = self._components(ensemble, X, rows)
-            return self._output(mean * unit + center, X), self._output(sd * unit, X)
+            return self._output(mean, X, self._y_scaling.mean), self._output(sd, X)
 
         mean, std = over_rows(X.shape[0], mixture, axis=1, per_row=self._numbers(ensemble))
         return mean, std
@@ -307,12 +303,11 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         random = check_random_state(random_state)
         ensemble = self._ensemble()
         ensemble = ensemble.subset(random.choice(len(ensemble.draws), size=n_samples))
-        center, unit = self._y_scaling
 
         def sample(rows: slice) -> tuple[NDArray[np.floating]]:
             mean, sd = self._components(ensemble, X, rows)
-            samples = (mean + sd * random.standard_normal(mean.shape)) * unit + center
-            return (np.moveaxis(self._output(samples, X), 0, -1),)
+            samples = mean + sd * random.standard_normal(mean.shape)
+            return (np.moveaxis(self._output(samples, X, self._y_scaling.mean), 0, -1),)
 
         return over_rows(X.shape[0], sample, per_row=self._numbers(ensemble))[0]
 
@@ -344,12 +339,11 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles={quantiles!r} must be numbers strictly between 0 and 1, e.g. [0.05, 0.5, 0.95].")
         ensemble = self._ensemble()
-        center, unit = self._y_scaling
 
         def values(rows: slice) -> tuple[NDArray[np.floating]]:
             components = self._components(ensemble, X, rows)
             found = np.stack([mixture_quantile(*components, level) for level in levels.tolist()])
-            return (self._output(found * unit + center, X),)
+            return (self._output(found, X, self._y_scaling.mean),)
 
         return over_rows(X.shape[0], values, axis=1, per_row=self._numbers(ensemble))[0]
 
@@ -458,8 +452,10 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         """Drop the output axis of (..., n_outputs) if the model was fitted on a 1-d y."""
         return values[..., 0] if self._y_ndim == 1 else values
 
-    def _output(self, values: NDArray[np.float64], X: Any) -> NDArray[np.floating]:
-        """Return values in the shape of y and the dtype of X."""
+    def _output(self, standardised: NDArray[np.float64], X: Any, center: NDArray[np.float64] | float = 0.0) -> NDArray[np.floating]:
+        """Return standardised values (..., n_outputs) in the units and shape of y, around ``center``, and in the dtype of X."""
+        with np.errstate(over="ignore"):
+            values = standardised * self._y_scaling.scale + center
         return cast_finite(self._shaped(values), X.dtype)
 
     def __sklearn_tags__(self) -> Any:

@@ -12,9 +12,10 @@ import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 
 from sklearn_sgmcmc.batches import DenseRows, LazyRows, RowSource, Scaling, dense_rows
+from sklearn_sgmcmc.estimators._inputs import check_array
 from sklearn_sgmcmc.estimators._settings import MINIBATCH_ROWS
 
 CANONICAL_ELEMENTS = 20_000_000
@@ -169,7 +170,10 @@ def column_scaling(x: Any, weight: NDArray[np.float64], *, enabled: bool = True)
     mean = mean + average(mean, 1)  # the second pass removes the rounding of the first
     sd = np.sqrt(average(mean, 2))
     constant = (low == high) | (sd <= 4 * np.finfo(np.float64).eps * np.abs(mean))
-    mean, sd = np.where(low == high, low, np.ldexp(mean, exponent)), np.ldexp(sd, exponent)
+    largest = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):  # by rounding, where the largest number stands
+        mean, sd = (np.clip(np.ldexp(part, exponent), -largest, largest) for part in (np.where(low == high, 0.0, mean), sd))
+    mean = np.where(low == high, low, mean)
     return Scaling(mean, np.where(constant | (sd < np.finfo(np.float64).tiny), 1.0, sd))
 
 

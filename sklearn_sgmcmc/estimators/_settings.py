@@ -18,7 +18,7 @@ from sklearn_sgmcmc._checks import check_choice, check_flag, check_integer, chec
 from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc.network import ACTIVATIONS
 from sklearn_sgmcmc.priors import PRIORS, Normal, Prior
-from sklearn_sgmcmc.samplers._base import Sampler
+from sklearn_sgmcmc.samplers._base import LARGEST, Sampler
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES, Constant, Schedule
 
@@ -138,7 +138,12 @@ def resolve(estimator: Any) -> Settings:
         automatic=automatic if estimator.bias_factor is None else None,
         temperature=temperature,
         learning_rate=check_real(
-            "learning_rate", estimator.learning_rate, rule="a number > 0, 'auto' or None", fix=fix, open_low=True
+            "learning_rate",
+            estimator.learning_rate,
+            rule=f"a number in (0, {LARGEST:g}], 'auto' or None",
+            fix=fix,
+            high=LARGEST,
+            open_low=True,
         )
         if rate == "given"
         else sampler.default_learning_rate,

@@ -13,6 +13,9 @@ from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potent
 
 Law = Literal["exact", "small step", "biased", "optimiser"]
 
+LARGEST = 1e18
+"""Largest coefficient of a sampler, and learning rate: products of two of them lie within float32."""
+
 
 class Sampler(Parameters):
     """Base of all samplers.
@@ -53,6 +56,7 @@ class Sampler(Parameters):
     allows_zero_temperature: ClassVar[bool] = True
     source: ClassVar[str]
     use: ClassVar[str]
+    _largest: ClassVar[float] = LARGEST
 
     @property
     def stability_limit(self) -> Coefficient | None:
