@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn_sgmcmc._typing import Theta
 from sklearn_sgmcmc.batches import Scaling
 from sklearn_sgmcmc.chains import ChainJob
+from sklearn_sgmcmc.checkpoint import digest
 from sklearn_sgmcmc.engine import RunResult
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Settings
@@ -25,7 +24,6 @@ WARM, STREAM = 2, 3
 """What follows the integers of a fit's random streams in those of a warm fit and of a call of ``partial_fit``."""
 OWN = 4
 """Integers of a fit's random streams."""
-CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -209,19 +207,6 @@ def last_state(
 
 def law_key(settings: Settings, rows: TrainingRows, model: Model) -> str:
     """Return a digest of the rows and of what makes the law of a fit: equal only if the same chains would go on."""
-    digest = hashlib.blake2b(digest_size=16)
     law = (settings.sampler, settings.temperature, settings.learning_rate, settings.rate, settings.schedule, settings.prior)
-    made_of = (law, settings.dtype, settings.device, rows.batch_size, model.network, model.likelihood)
-    digest.update(repr(made_of).encode())
-    for array in _arrays(rows, model):
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _arrays(rows: TrainingRows, model: Model) -> Iterator[NDArray[Any]]:
-    """Yield all numbers of the rows, in parts."""
-    yield from (part for scaling in (model.x_scaling, model.y_scaling) if scaling is not None for part in scaling)
-    x: Any = rows.x
-    for array in (*([x.data, x.indices, x.indptr] if hasattr(x, "indptr") else [x]), rows.target, rows.weight):
-        for start in range(0, len(array), CHUNK):
-            yield array[start : start + CHUNK]
+    made_of = (model.network, model.likelihood, model.x_scaling, model.y_scaling)
+    return digest((law, settings.dtype, settings.device, rows, made_of))
