@@ -19,6 +19,7 @@ from sklearn_sgmcmc.batches import Batches, RowSet, RowSource
 from sklearn_sgmcmc.checkpoint import Checkpoint, digest
 from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
+from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.threads import one_thread
 
 
@@ -151,7 +152,7 @@ def _start(job: ChainJob, chains: range, noise: BlockNoise) -> tuple[torch.Tenso
     some = slice(chains.start, chains.stop)
     if isinstance(job.start, torch.Tensor):
         return job.start[some], None
-    state = type(job.start)(*(part[some] for part in job.start))
+    state = map_state(job.start, lambda field: field[some])
     return state.theta, state
 
 

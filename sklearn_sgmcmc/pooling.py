@@ -19,7 +19,7 @@ from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.priors import Prior
-from sklearn_sgmcmc.samplers._base import Sampler
+from sklearn_sgmcmc.samplers._base import Sampler, map_state
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.threads import one_thread
 
@@ -111,7 +111,7 @@ def _part(result: RunResult, chains: slice) -> RunResult:
         diverged_at=result.diverged_at[chains],
         ran_away=result.ran_away[chains],
         step_size=result.step_size[chains],
-        state=None if result.state is None else type(result.state)(*(field[chains] for field in result.state)),
+        state=None if result.state is None else map_state(result.state, lambda field: field[chains]),
     )
 
 

@@ -18,6 +18,7 @@ from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.likelihoods import HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.network import MLP
+from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.schedules import Constant
 
 WARM, STREAM = 2, 3
@@ -151,7 +152,7 @@ class LastState:
 
     def tensors(self, device: torch.device) -> Any:
         """Return the sampler's state on a device."""
-        return type(self.state)(*(torch.from_numpy(part).to(device) for part in self.state))
+        return map_state(self.state, lambda field: torch.from_numpy(field).to(device))
 
     def settings(self, settings: Settings, key: str) -> Settings:
         """Return the settings of a warm fit: no warm-up, and no burn-in if the law stays the same."""
@@ -187,7 +188,7 @@ def last_state(
     """Return where the chains of a fit ended; None where a run was interrupted in workers whose states do not fit together."""
     if result.state is None:
         return None
-    state = type(result.state)(*(part[alive].cpu().numpy() for part in result.state))
+    state = map_state(result.state, lambda field: field[alive].cpu().numpy())
     if hasattr(state, "accepted"):
         state = state._replace(accepted=np.zeros_like(state.accepted))  # counted anew in every fit
     step_size = result.step_size / getattr(result.state, "step_factor", 1.0)  # the state has its own

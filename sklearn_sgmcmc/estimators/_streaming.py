@@ -22,6 +22,7 @@ from sklearn_sgmcmc.estimators._review import excess, of_state, spike_threshold
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
 from sklearn_sgmcmc.estimators._walk import Walk, check_total, lay_out_chunk, split
 from sklearn_sgmcmc.network import MLP
+from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import Constant
 from sklearn_sgmcmc.threads import one_thread
@@ -136,7 +137,7 @@ class StreamingMLP(BaseBayesianMLP):
         self.effective_temperature_ = settings.sampler.effective_temperature(settings.temperature)
         self.sampler_ = settings.sampler
         self.n_iter_, self.n_steps_ = self.n_iter_ + 1, self.n_steps_ + walk.chunk.n_steps
-        state = type(result.state)(*(part[torch.from_numpy(alive)] for part in result.state))
+        state = map_state(result.state, lambda field: field[torch.from_numpy(alive)])
         note = "" if stream.n_total is not None else "compared along a moving target: R-hat and ESS count its moves too"
         facts = of_state(settings, walk.timeline, state, settings.temperature)
         none = np.empty(0, dtype=np.int64)
@@ -146,7 +147,7 @@ class StreamingMLP(BaseBayesianMLP):
         per_chain = ("n_data", "strays", "factor", "curvature", "direction")
         self._last = replace(
             last,
-            state=type(state)(*(part.cpu().numpy() for part in state)),
+            state=map_state(state, lambda field: field.cpu().numpy()),
             sampler=repr(settings.sampler),
             step_size=walk.step_size.cpu().numpy()[alive],
             calls=last.calls + 1,

@@ -14,6 +14,11 @@ from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potent
 Law = Literal["exact", "small step", "biased", "optimiser"]
 
 
+def map_state(state: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a sampler's state with ``change`` applied to each of its fields, all of which have the leading chain axis."""
+    return type(state)(*(change(field) for field in state))
+
+
 class Sampler(Parameters):
     """Base of all samplers.
 
