@@ -17,7 +17,7 @@ from sklearn_sgmcmc._checks import check_integer, check_real
 from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
 from sklearn_sgmcmc.draws import Draws
 from sklearn_sgmcmc.engine import RunResult, Stage, run
-from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators
+from sklearn_sgmcmc.noise import BlockNoise, blocks_of, noise_generators
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES, Schedule, Timeline
@@ -195,7 +195,7 @@ def _sample(
     _check_controls(chosen, timeline, eps, tau)
     target = FunctionPotential(potential, gradient, theta0.shape[1])
     _check_start(target, theta0)
-    blocks = range(-(-len(theta0) // BLOCK))
+    blocks = blocks_of(len(theta0))
     seed = check_integer("random_state", random_state, low=0, fix="0 is the default")
     noise = BlockNoise(noise_generators((seed,), blocks, theta0.device))
     _spread_fields(chosen, theta0)

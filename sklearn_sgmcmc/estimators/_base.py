@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias, cast
@@ -111,15 +112,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         KeyboardInterrupt
             If interrupted; the draws made so far are then kept, unless there is none or several workers ran.
         """
-        before = self.__dict__.copy()
-        try:
+        with all_or_nothing(self):
             with torch.inference_mode(False), one_thread():
                 interrupted, checkpoint = self._fit(X, y, sample_weight)
             for message in self._messages:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        except BaseException:  # whatever happened, the old model stays whole
-            self.__dict__ = before
-            raise
         if interrupted:
             raise KeyboardInterrupt
         if checkpoint is not None:
@@ -275,7 +272,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         rates[np.isclose(rates, settings.learning_rate, rtol=1e-12)] = settings.learning_rate
         self.draws_ = np.ascontiguousarray(result.draws[:, alive].float().cpu().numpy())
         self.potential_curve_ = result.potential_curve[:, alive].cpu().numpy()
-        self.learning_rate_ = rates if (rates != rates[0]).any() else float(rates[0])
+        self.learning_rate_ = one_or_each(rates)
         if len(self.draws_) > 1 and (self.draws_ == self.draws_[0]).all(axis=(0, 2)).any():
             seen = "is so small, or the schedule makes it so small, that a chain does not move: all its draws are equal"
             advice = "Increase it, or decay it less"
@@ -473,6 +470,22 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+@contextmanager
+def all_or_nothing(estimator: BaseBayesianMLP) -> Iterator[None]:
+    """Put the attributes of an estimator back to what they were if the block raises: the old model stays whole."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = before
+        raise
+
+
+def one_or_each(rates: NDArray[np.float64]) -> float | NDArray[np.float64]:
+    """Return the rate of all chains, or the rates of each, (C,), where they differ."""
+    return rates if (rates != rates[0]).any() else float(rates[0])
 
 
 def _check_needs(settings: Settings, rows: TrainingRows) -> None:

@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 
 from sklearn_sgmcmc.diagnostics import REFERENCE_ROWS, Measured
 from sklearn_sgmcmc.engine import PATIENCE, RunResult
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets, all_or_nothing, one_or_each
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._resume import OWN, LastState, Model
 from sklearn_sgmcmc.estimators._review import excess, of_state, spike_threshold
@@ -73,15 +73,11 @@ class StreamingMLP(BaseBayesianMLP):
         self, X: Matrix, y: Targets, classes: ArrayLike | None, sample_weight: ArrayLike | None, n_total: float | None
     ) -> Self:
         """Do what ``partial_fit`` says; whatever goes wrong, the old model stays whole."""
-        before = self.__dict__.copy()
-        try:
+        with all_or_nothing(self):
             with torch.inference_mode(False), torch.no_grad(), one_thread():
                 self._advance(X, y, classes, sample_weight, n_total)
             for message in self._messages:
                 warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        except BaseException:
-            self.__dict__ = before
-            raise
         return self
 
     def _advance(
@@ -131,8 +127,7 @@ class StreamingMLP(BaseBayesianMLP):
         held = self.draws_[np.isin(walk.held, stream.draw_steps)]
         self.draws_ = np.concatenate([held, result.draws.float().cpu().numpy()])[:, alive]
         stream = replace(stream, strays=strays, curve_every=self._add_to_curve(last, result, alive))
-        rates = settings.learning_rate * stream.factor[alive, 0]
-        self.learning_rate_ = rates if (rates != rates[0]).any() else float(rates[0])
+        self.learning_rate_ = one_or_each(settings.learning_rate * stream.factor[alive, 0])
         self._threshold, self._prune = spike_threshold(walk.potential.posterior)
         self.effective_temperature_ = settings.sampler.effective_temperature(settings.temperature)
         self.sampler_ = settings.sampler

@@ -21,7 +21,7 @@ from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._stages import core_limit, homoscedastic, to_heteroscedastic
 from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise
-from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
+from sklearn_sgmcmc.noise import BlockNoise, blocks_of, noise_generators, row_generators
 from sklearn_sgmcmc.posterior import MinibatchPotential, Posterior
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import CLOSE, NOISY, StepControl
@@ -150,7 +150,7 @@ def _random(settings: Settings, chunk: Chunk, target: NDArray[np.float64], last:
     """Return the noise and the minibatches of a call, from random streams of its own: there is no generator to remember."""
     n_chains = settings.n_chains if last.state is None else len(last.state.theta)
     numbers = (*last.entropy, STREAM, last.calls + 1)
-    noise = BlockNoise(noise_generators(numbers, range(-(-n_chains // BLOCK)), settings.device))
+    noise = BlockNoise(noise_generators(numbers, blocks_of(n_chains), settings.device))
     source = chunk.rows.source(last.model.x_scaling, target, settings.dtype, settings.device)
     sets = [RowSet(0, len(chunk.rows.weight))] * n_chains
     generators = row_generators(numbers, range(n_chains if chunk.n_steps > 1 else 1), settings.device)  # a whole chunk needs none
