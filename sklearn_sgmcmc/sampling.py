@@ -300,4 +300,6 @@ def _check_start(potential: FunctionPotential, theta0: Theta) -> None:
     bad = ~(torch.isfinite(value) & torch.isfinite(gradient).all(dim=1))
     if bool(bad.any()):
         chains = torch.nonzero(bad)[:5, 0].tolist()
-        raise ValueError(f"potential or its gradient is not finite at theta0 for chains {chains} (at most five are named).")
+        raise ValueError(
+            f"potential or its gradient is not finite at theta0 for chains {chains} (at most five are named): start where both are."
+        )
