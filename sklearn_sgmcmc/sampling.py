@@ -269,11 +269,12 @@ def _check_alive(result: RunResult, sampler: Sampler, eps: Coefficient) -> None:
     if bool(result.ran_away[dead.tolist()].all()):
         raise ValueError(f"{names} diverged at step {step}: {sampler.runaway_advice}.")
     raise ValueError(
-        f"{names} stopped being finite at step {step}; try a step_size below {_of(eps, dead):g}, or look for NaN in the potential."
+        f"{names} stopped being finite at step {step}; try a step_size below {_least(eps, dead):g}, or look for NaN in the "
+        "potential."
     )
 
 
-def _of(value: Coefficient, chains: NDArray[np.int64]) -> float:
+def _least(value: Coefficient, chains: NDArray[np.int64]) -> float:
     """Return the least of a coefficient's values for some chains."""
     return float(value[chains.tolist()].min()) if isinstance(value, torch.Tensor) else value
 

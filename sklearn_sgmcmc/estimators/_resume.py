@@ -144,6 +144,11 @@ class LastState:
     key: str = ""
     stream: Stream | None = None
 
+    @property
+    def n_left(self) -> int:
+        """Chains that go on: all that were asked for, but those that diverged."""
+        return self.n_chains if self.state is None else len(self.state.theta)
+
     def check(self, model: Model, settings: Settings, how: str) -> None:
         """Raise ValueError, with the advice ``how``, if the parameters of these chains are none of the model's."""
         self.model.check_same(model, how)
@@ -158,7 +163,7 @@ class LastState:
         """Return the settings of a warm fit: no warm-up, and no burn-in if the law stays the same."""
         same = key == self.key and isinstance(settings.schedule, Constant)
         burn_in = 0.0 if same else settings.burn_in
-        return settings._replace(n_chains=len(self.state.theta), warm_up=0, burn_in=burn_in)
+        return settings._replace(n_chains=self.n_left, warm_up=0, burn_in=burn_in)
 
     def resumed(self, job: ChainJob, settings: Settings, model: Model, key: str) -> ChainJob:
         """Return the job of a warm fit: from the sampler's last state at its last step if the law is the same, else from theta."""
