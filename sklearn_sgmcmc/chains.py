@@ -18,7 +18,8 @@ from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc.batches import Batches, RowSet, RowSource
 from sklearn_sgmcmc.checkpoint import Checkpoint, digest
 from sklearn_sgmcmc.engine import RunResult, Stage, run
-from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
+from sklearn_sgmcmc.noise import BLOCK, BlockNoise, blocks_of, noise_generators, row_generators
+from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.threads import one_thread
 
 
@@ -88,9 +89,9 @@ def checkpointed(job: ChainJob, path: Path, parameters: Mapping[str, str], n_job
 
 def _groups(job: ChainJob, n_jobs: int | None) -> tuple[tuple[int, ...], ...]:
     """Return the random-number blocks of each of up to ``n_jobs`` workers."""
-    n_blocks = -(-job.n_chains // BLOCK)
-    n_workers = min(_workers(n_jobs), n_blocks)
-    return tuple(tuple(group.tolist()) for group in np.array_split(np.arange(n_blocks), n_workers))
+    blocks = blocks_of(job.n_chains)
+    n_workers = min(_workers(n_jobs), len(blocks))
+    return tuple(tuple(group.tolist()) for group in np.array_split(blocks, n_workers))
 
 
 def sample_chains(job: ChainJob, n_jobs: int | None) -> RunResult:
@@ -151,7 +152,7 @@ def _start(job: ChainJob, chains: range, noise: BlockNoise) -> tuple[torch.Tenso
     some = slice(chains.start, chains.stop)
     if isinstance(job.start, torch.Tensor):
         return job.start[some], None
-    state = type(job.start)(*(part[some] for part in job.start))
+    state = map_state(job.start, lambda field: field[some])
     return state.theta, state
 
 

@@ -35,6 +35,8 @@ INTERVAL = 30.0
 """Least number of seconds between two writes ..."""
 SHARE = 0.01
 """... which take at most this share of the time."""
+PIECE = 2**22
+"""Bytes of an array that are hashed at a time."""
 
 
 class Resumable(Protocol):
@@ -245,7 +247,10 @@ def _pieces(value: Any) -> Iterator[bytes | memoryview]:
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         yield f"array {value.dtype.str} {value.shape}".encode()
-        yield np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+        rows = np.atleast_1d(value)
+        n_rows = max(1, PIECE // max(1, rows[:1].nbytes))
+        for start in range(0, len(rows), n_rows):  # another order than C's costs the copy of a piece
+            yield np.ascontiguousarray(rows[start : start + n_rows]).reshape(-1).view(np.uint8).data
     elif value is None or isinstance(value, bool | np.bool_ | str | bytes | torch.device | torch.dtype):
         yield f"{type(value).__name__} {value!r};".encode()
     elif isinstance(value, Integral):

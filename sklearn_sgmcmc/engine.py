@@ -214,9 +214,9 @@ def run(
             rows = batches if stage.batch_size is None else cast(Batches, batches).resized(stage.batch_size)
             state, start = start, None
             batch: Any = None
-            cut, timeline = stage.step_control(), stage.timeline
+            step_control, timeline = stage.step_control(), stage.timeline
             own = None if rows is batches else rows
-            parts: dict[str, Any] = {"noise": noise, "batches": batches, "own_batches": own, "step_control": cut}
+            parts: dict[str, Any] = {"noise": noise, "batches": batches, "own_batches": own, "step_control": step_control}
             parts |= {"watch": watch, "draws": draws}
             if saved is None:
                 theta = stage.carry(theta)
@@ -227,8 +227,8 @@ def run(
                 last, batch = batch, next(rows)
                 if batch is not last or last is None:  # at full batch the same rows come at every step
                     potential = stage.posterior.bind(batch, rows)
-                if cut is not None:
-                    control = cut(control, theta, potential, noise, state)
+                if step_control is not None:
+                    control = step_control(control, theta, potential, noise, state)
                 if step == 0:
                     watch.look(step, theta, potential.value(theta), None)
                 if state is None:
@@ -251,8 +251,8 @@ def run(
         interrupted = True
     finally:
         watch.bar.close()
-    factor = torch.ones(len(theta), 1, dtype=torch.float64, device=theta.device) if cut is None else cut.factor()
-    factor = factor * getattr(state, "step_factor", 1.0)
+    alike = torch.ones(len(theta), 1, dtype=torch.float64, device=theta.device)
+    factor = (alike if step_control is None else step_control.factor()) * getattr(state, "step_factor", 1.0)
     return RunResult(
         draws=draws.values[: draws.count] if interrupted else draws.values,
         potential_curve=torch.stack(watch.curve),

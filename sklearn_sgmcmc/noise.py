@@ -24,6 +24,11 @@ BLOCK = 4
 _NOISE, _ROWS = 0, 1  # first spawn key of the two kinds of streams
 
 
+def blocks_of(n_chains: int) -> range:
+    """Return the numbers of the blocks of so many chains; the last one may be short."""
+    return range(-(-n_chains // BLOCK))
+
+
 class BlockNoise:
     """Fresh N(0, 1) numbers for a batch of chains, from one generator per block of four chains; all are of one kind."""
 
@@ -37,7 +42,7 @@ class BlockNoise:
         """Return independent standard normal numbers shaped like ``like`` (C, ...)."""
         out = torch.empty_like(like) if like.is_contiguous() else torch.empty_like(like, memory_format=torch.contiguous_format)
         alone = len(self.generators) == 1
-        if not alone and -(-out.shape[0] // BLOCK) != len(self.generators):
+        if not alone and len(blocks_of(len(out))) != len(self.generators):
             raise ValueError(f"{len(out)} chains are not {len(self.generators)} blocks of {BLOCK}.")
         if self._addresses is not None:
             compiled = kernels.normals()

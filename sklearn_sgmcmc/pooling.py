@@ -16,10 +16,10 @@ from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc.batches import Batches, DenseRows, RowSet
 from sklearn_sgmcmc.chains import ChainJob, run_whole
 from sklearn_sgmcmc.engine import RunResult, Stage, run
-from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
+from sklearn_sgmcmc.noise import BlockNoise, blocks_of, noise_generators, row_generators
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.priors import Prior
-from sklearn_sgmcmc.samplers._base import Sampler
+from sklearn_sgmcmc.samplers._base import Sampler, map_state
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.threads import one_thread
 
@@ -44,7 +44,7 @@ class PooledNoise:
         for job in jobs:
             key = (job.entropy, job.n_chains)
             if key not in self.streams:
-                self.streams[key] = BlockNoise(noise_generators(job.entropy, range(-(-job.n_chains // BLOCK)), job.device))
+                self.streams[key] = BlockNoise(noise_generators(job.entropy, blocks_of(job.n_chains), job.device))
             self.parts.append(key)
 
     def __call__(self, like: torch.Tensor) -> torch.Tensor:
@@ -99,7 +99,7 @@ def run_together(jobs: Sequence[ChainJob]) -> list[RunResult]:
 
 
 def _alone(job: ChainJob) -> RunResult:
-    return run_whole(job, range(-(-job.n_chains // BLOCK)))
+    return run_whole(job, blocks_of(job.n_chains))
 
 
 def _part(result: RunResult, chains: slice) -> RunResult:
@@ -111,7 +111,7 @@ def _part(result: RunResult, chains: slice) -> RunResult:
         diverged_at=result.diverged_at[chains],
         ran_away=result.ran_away[chains],
         step_size=result.step_size[chains],
-        state=None if result.state is None else type(result.state)(*(field[chains] for field in result.state)),
+        state=None if result.state is None else map_state(result.state, lambda field: field[chains]),
     )
 
 

@@ -17,7 +17,7 @@ from sklearn_sgmcmc._checks import check_integer, check_real
 from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
 from sklearn_sgmcmc.draws import Draws
 from sklearn_sgmcmc.engine import RunResult, Stage, run
-from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators
+from sklearn_sgmcmc.noise import BlockNoise, blocks_of, noise_generators
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES, Schedule, Timeline
@@ -195,7 +195,7 @@ def _sample(
     _check_controls(chosen, timeline, eps, tau)
     target = FunctionPotential(potential, gradient, theta0.shape[1])
     _check_start(target, theta0)
-    blocks = range(-(-len(theta0) // BLOCK))
+    blocks = blocks_of(len(theta0))
     seed = check_integer("random_state", random_state, low=0, fix="0 is the default")
     noise = BlockNoise(noise_generators((seed,), blocks, theta0.device))
     _spread_fields(chosen, theta0)
@@ -269,11 +269,12 @@ def _check_alive(result: RunResult, sampler: Sampler, eps: Coefficient) -> None:
     if bool(result.ran_away[dead.tolist()].all()):
         raise ValueError(f"{names} diverged at step {step}: {sampler.runaway_advice}.")
     raise ValueError(
-        f"{names} stopped being finite at step {step}; try a step_size below {_of(eps, dead):g}, or look for NaN in the potential."
+        f"{names} stopped being finite at step {step}; try a step_size below {_least(eps, dead):g}, or look for NaN in the "
+        "potential."
     )
 
 
-def _of(value: Coefficient, chains: NDArray[np.int64]) -> float:
+def _least(value: Coefficient, chains: NDArray[np.int64]) -> float:
     """Return the least of a coefficient's values for some chains."""
     return float(value[chains.tolist()].min()) if isinstance(value, torch.Tensor) else value
 
@@ -300,4 +301,6 @@ def _check_start(potential: FunctionPotential, theta0: Theta) -> None:
     bad = ~(torch.isfinite(value) & torch.isfinite(gradient).all(dim=1))
     if bool(bad.any()):
         chains = torch.nonzero(bad)[:5, 0].tolist()
-        raise ValueError(f"potential or its gradient is not finite at theta0 for chains {chains} (at most five are named).")
+        raise ValueError(
+            f"potential or its gradient is not finite at theta0 for chains {chains} (at most five are named): start where both are."
+        )

@@ -70,7 +70,7 @@ def test_reference_lists_everything_public():
     public |= {f"{datasets.__name__}.{name}" for name in datasets.__all__}
     public |= own(schedules, lambda o: inspect.isclass(o) and issubclass(o, schedules.Schedule))
     public |= own(priors, lambda o: inspect.isclass(o) and issubclass(o, priors.Prior))
-    public |= own(displays, lambda o: inspect.isclass(o) and issubclass(o, displays._Display))
+    public |= own(displays, lambda o: inspect.isclass(o) and issubclass(o, displays._base.Display))
     public |= own(likelihoods, lambda o: inspect.isclass(o) and hasattr(o, "log_density") and hasattr(o, "n_outputs"))
     public |= own(
         metrics, lambda o: getattr(o, "__module__", "") == metrics.__name__ and (inspect.isfunction(o) or inspect.isclass(o))

@@ -1,9 +1,10 @@
-"""What both estimators share: parameters, ``fit`` and the stored posterior."""
+"""What both estimators share: parameters and ``fit``."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias, cast
@@ -12,23 +13,19 @@ import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from sklearn_sgmcmc._checks import check_flag, check_integer
+from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc.batches import RowSet, RowSource, dense_rows
 from sklearn_sgmcmc.chains import ChainJob, checkpointed, sample_chains
 from sklearn_sgmcmc.checkpoint import Checkpoint
-from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, Diagnostics, diagnose, evenly, per_chain, summary, to_data_tree
+from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, evenly
 from sklearn_sgmcmc.engine import RunResult, Stage
+from sklearn_sgmcmc.estimators._fitted import FittedMLP
 from sklearn_sgmcmc.estimators._inputs import validate_data
-from sklearn_sgmcmc.estimators._persistence import packed, unpacked
-from sklearn_sgmcmc.estimators._resume import LastState, Model, last_state, law_key
+from sklearn_sgmcmc.estimators._resume import OWN, LastState, Model, last_state, law_key
 from sklearn_sgmcmc.estimators._review import (
-    Compared,
-    Quantity,
     core_message,
     effective_temperature,
     measure,
@@ -43,7 +40,6 @@ from sklearn_sgmcmc.estimators._stages import lay_on, lay_out
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.predictive import Ensemble, Statistic
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Schedule
@@ -59,7 +55,7 @@ BYSTANDERS = ("n_jobs", "verbose", "checkpoint")
 
 
 @dataclass(eq=False, repr=False)
-class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class BaseBayesianMLP(FittedMLP):
     """Shared base; the parameters are described in the two estimators."""
 
     hidden_layer_sizes: int | Sequence[int] = (50,)
@@ -112,15 +108,11 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         KeyboardInterrupt
             If interrupted; the draws made so far are then kept, unless there is none or several workers ran.
         """
-        before = self.__dict__.copy()
-        try:
+        with all_or_nothing(self):
             with torch.inference_mode(False), one_thread():
                 interrupted, checkpoint = self._fit(X, y, sample_weight)
             for message in self._messages:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        except BaseException:  # whatever happened, the old model stays whole
-            self.__dict__ = before
-            raise
         if interrupted:
             raise KeyboardInterrupt
         if checkpoint is not None:
@@ -129,7 +121,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
 
     def _fit(self, X: Matrix, y: Targets, sample_weight: ArrayLike | None) -> tuple[bool, Checkpoint | None]:
         """Fit, gather in ``_messages`` what to warn of, and return whether the keyboard interrupted the run, and its checkpoint."""
-        self._messages: list[str] = []
+        self._messages = []
         settings = resolve(self)
         last: LastState | None = self.__dict__.get("_last") if check_flag("warm_start", self.warm_start) else None
         X, y = self._checked(X, y, reset=last is None)
@@ -215,10 +207,6 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         """Return what to say if the fitted model itself shows that something is wrong."""
         return None
 
-    def _quantities(self) -> list[Quantity]:
-        """Return what is compared between chains."""
-        raise NotImplementedError
-
     # --- from parameters to a run ------------------------------------------------------------------------------------------
 
     def _weights(self, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> NDArray[np.float64]:
@@ -260,7 +248,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
             independent=settings.sampler.needs_independent_batches,
             initial_scale=cast(Posterior, stages[0].posterior).initial_scale(),
             n_chains=settings.n_chains,
-            entropy=tuple(random.randint(np.iinfo(np.int32).max, size=4).tolist()),
+            entropy=tuple(random.randint(np.iinfo(np.int32).max, size=OWN).tolist()),
             device=settings.device,
             dtype=settings.dtype,
             verbose=settings.verbose,
@@ -276,7 +264,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         rates[np.isclose(rates, settings.learning_rate, rtol=1e-12)] = settings.learning_rate
         self.draws_ = np.ascontiguousarray(result.draws[:, alive].float().cpu().numpy())
         self.potential_curve_ = result.potential_curve[:, alive].cpu().numpy()
-        self.learning_rate_ = rates if (rates != rates[0]).any() else float(rates[0])
+        self.learning_rate_ = one_or_each(rates)
         if len(self.draws_) > 1 and (self.draws_ == self.draws_[0]).all(axis=(0, 2)).any():
             seen = "is so small, or the schedule makes it so small, that a chain does not move: all its draws are equal"
             advice = "Increase it, or decay it less"
@@ -289,27 +277,7 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         self.sampler_ = settings.sampler
         self.n_iter_ = max(1, self.n_steps_ * rows.batch_size // len(rows.weight))
 
-    @property
-    def keep_mask_(self) -> NDArray[np.bool_]:
-        """Which parameters of each draw are kept, shaped like ``draws_``: those that the prior's spike does not claim."""
-        return np.asarray(np.abs(self.draws_) >= self._spike_threshold("keep_mask_"))
-
-    @property
-    def sparsity_(self) -> float:
-        """Share of connection weights that are kept, biases not counted, averaged over draws; in [0, 1]."""
-        columns = np.flatnonzero(self._network.layout().is_weight.numpy())
-        return float(np.mean(np.abs(self.draws_[..., columns]) >= self._spike_threshold("sparsity_")[columns]))
-
-    def _spike_threshold(self, name: str) -> NDArray[np.float32]:
-        """Return the prior's thresholds; raise AttributeError if there are none."""
-        threshold: NDArray[np.float32] | None = self.__dict__.get("_threshold")
-        if threshold is None:
-            raise AttributeError(
-                f"{name} is there only after a fit with a prior that has a spike: use prior='spike_slab' or 'prior_switch'."
-            )
-        return threshold
-
-    # --- diagnostics ---------------------------------------------------------------------------------------------------------
+    # --- what a run leaves to say ------------------------------------------------------------------------------------------
 
     def _reference_rows(self, rows: TrainingRows) -> NDArray[np.float32]:
         """Return a few training rows as the chains saw them, scaled: where predictions are compared."""
@@ -329,151 +297,21 @@ class BaseBayesianMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is u
         noise = noise_message(self._measured, float(np.mean(self.learning_rate_)), independent=job.independent)
         return [interrupted if result.interrupted else None, mixing, noise]
 
-    def _compared(self, most: int | None = None) -> tuple[Compared, Compared]:
-        """Return at most so many quantities at all draws: those shared by all rows, and those at reference rows."""
-        quantities = self._quantities()
-        shared = [quantity for quantity in quantities if not quantity.per_row]
-        of_rows = [quantity for quantity in quantities if quantity.per_row]
-        rows = np.arange(len(self._reference))
-        first = self._side_by_side(shared, rows[:1], None if most is None else most // 2)
-        if most is not None:
-            most -= len(first.names)
-            rows = evenly(len(rows), max(1, most // max(1, sum(len(quantity.labels) for quantity in of_rows))))
-        return first, self._side_by_side(of_rows, rows, most)
 
-    def _side_by_side(self, quantities: list[Quantity], rows: NDArray[np.int64], most: int | None) -> Compared:
-        """Return the values of quantities at some reference rows, evenly thinned to at most so many."""
-        empty = np.empty((*self.draws_.shape[:2], 0))
-        parts = [self._at_reference(quantity, rows).reshape(*empty.shape[:2], -1) for quantity in quantities]
-        values = np.concatenate([empty, *parts], axis=2)
-        names = [name for quantity in quantities for name in quantity.names(rows)]
-        chosen = evenly(len(names), len(names) if most is None else most)
-        return Compared([names[number] for number in chosen], values[:, :, chosen])
+@contextmanager
+def all_or_nothing(estimator: BaseBayesianMLP) -> Iterator[None]:
+    """Put the attributes of an estimator back to what they were if the block raises: the old model stays whole."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = before
+        raise
 
-    def _at_reference(self, quantity: Quantity, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return a quantity at all draws and some reference rows, (S, C, rows, labels)."""
-        with one_thread():
-            values = self._ensemble().values(self._reference[rows], quantity.statistic)
-        return values.reshape(*self.draws_.shape[:2], *values.shape[1:])
 
-    def diagnostics(self) -> Diagnostics:
-        """Return how far the chains agree, in predictions and in U, and how the sampler fared.
-
-        R-hat and effective sample sizes are of U over all training rows (at the draws of ``potential_``) and, at every draw, of the
-        predictions at up to 32 training rows and of learned noise levels. They are computed anew at every call.
-
-        Returns
-        -------
-        Diagnostics
-            Arrays of R-hat and effective sample sizes, and the sampler's own figures.
-        """
-        check_is_fitted(self)
-        shared, of_rows = self._compared()
-        values = np.concatenate([shared.values, of_rows.values], axis=2)
-        return diagnose(self._measured, self.potential_, values, shared.names + of_rows.names, self._messages)
-
-    def summary(self) -> str:
-        """Return the diagnostics and what was run as a plain-text table.
-
-        Returns
-        -------
-        str
-            Lines of names and values, the warnings of ``fit`` last.
-        """
-        check_is_fitted(self)
-        rates = np.atleast_1d(self.learning_rate_)
-        temperature = self.effective_temperature_
-        head = [
-            ("sampler", f"{type(self.sampler_).__name__}, law: {self.sampler_.law}"),
-            ("effective temperature", "no single number" if temperature is None else f"{temperature:.3g}"),
-            ("learning rate", per_chain(rates)),
-            ("run", f"{self.n_steps_} steps, {self.n_iter_} epochs"),
-            ("draws kept", f"{self.draws_.shape[0]} of each of {self.draws_.shape[1]} chains"),
-        ]
-        return summary(head, self.diagnostics())
-
-    def to_arviz(self) -> Any:
-        """Return the draws of what is compared between chains as ArviZ's data tree; needs the extra "arviz".
-
-        Group ``posterior`` holds class probabilities (without the last class), or conditional means and log noise levels, at the
-        reference rows: dimensions chain, draw, reference_row and class or output. Group ``sample_stats`` holds ``potential``, U in
-        nats over all training rows, at the draws where it was evaluated. Chains that diverged are absent.
-
-        Returns
-        -------
-        xarray.DataTree
-            What ArviZ plots and summarises.
-
-        Raises
-        ------
-        ImportError
-            If arviz-base is not installed.
-        """
-        check_is_fitted(self)
-        rows = np.arange(len(self._reference))
-        found = {}
-        for quantity in self._quantities():
-            values = self._at_reference(quantity, rows if quantity.per_row else rows[:1])
-            values = values if quantity.per_row else values[:, :, 0]
-            dims = (["reference_row"] if quantity.per_row else []) + [quantity.axis]
-            found[quantity.name] = (dims, values.swapaxes(0, 1), quantity.labels)
-        return to_data_tree(found, self.potential_, self._measured.potential_draws)
-
-    # --- predictions ---------------------------------------------------------------------------------------------------------
-
-    def _ensemble(self) -> Ensemble:
-        """Return the network at all stored draws, in (draw, chain) order, pruned if the prior says so."""
-        draws = self.draws_.reshape(-1, self.draws_.shape[2])
-        return Ensemble(self._network, draws, self._threshold if self._prune else None)
-
-    def _inputs(self, X: Matrix) -> Any:
-        """Check the inputs of a prediction."""
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-
-    def _scaled(self, X: Any, rows: slice) -> NDArray[np.floating]:
-        """Return rows of checked inputs, scaled as in ``fit``, in their own dtype."""
-        return self._x_scaling.apply(dense_rows(X, rows), X.dtype)
-
-    def _moments(
-        self, ensemble: Ensemble, X: Any, statistic: Statistic, rows: slice
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean and variance over draws of a statistic for some rows: two (n, columns) float64 arrays."""
-        mean, variance = ensemble.moments(self._scaled(X, rows), statistic)
-        return _finite(mean), _finite(variance)
-
-    def _values(self, ensemble: Ensemble, X: Any, statistic: Statistic, rows: slice) -> NDArray[np.float64]:
-        """Return a statistic at every draw of an ensemble for some rows, (M, n, columns) float64."""
-        return _finite(ensemble.values(self._scaled(X, rows), statistic))
-
-    def _some_draws(self, n_draws: int | None, random_state: int | np.random.RandomState | None) -> Ensemble:
-        """Return the network at all stored draws, or at a random subset without replacement."""
-        ensemble = self._ensemble()
-        if n_draws is None:
-            return ensemble
-        stored = len(ensemble.draws)
-        n_draws = check_integer("n_draws", n_draws, low=1, fix=f"None returns all {stored} stored draws")
-        if n_draws > stored:
-            raise ValueError(f"n_draws={n_draws} exceeds the {stored} stored draws; ask for at most that many.")
-        return ensemble.subset(check_random_state(random_state).choice(stored, size=n_draws, replace=False))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what is saved."""
-        return packed(super().__getstate__())
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take up what was saved."""
-        super().__setstate__(unpacked(state, type(self).__name__))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether a fit has succeeded."""
-        return hasattr(self, "draws_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Accept sparse input."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+def one_or_each(rates: NDArray[np.float64]) -> float | NDArray[np.float64]:
+    """Return the rate of all chains, or the rates of each, (C,), where they differ."""
+    return rates if (rates != rates[0]).any() else float(rates[0])
 
 
 def _check_needs(settings: Settings, rows: TrainingRows) -> None:
@@ -483,19 +321,3 @@ def _check_needs(settings: Settings, rows: TrainingRows) -> None:
             f"batch_size={settings.batch_size} is less than the {len(rows.weight)} training rows, and "
             f"{type(settings.sampler).__name__} needs all of them at every step; use batch_size='auto'."
         )
-
-
-def _finite(values: NDArray[Any]) -> NDArray[Any]:
-    """Return predictions that are finite; raise ValueError otherwise."""
-    if not np.isfinite(values).all():
-        raise ValueError(
-            f"X gives predictions that overflow {values.dtype.name}: it is far from the training rows, or y has extreme units. "
-            "Check the units of X and y, and pass X as float64."
-        )
-    return values
-
-
-def cast_finite(values: NDArray[Any], dtype: Any) -> NDArray[np.floating]:
-    """Return values in another dtype; raise ValueError if they do not fit."""
-    with np.errstate(over="ignore"):
-        return _finite(values.astype(dtype))

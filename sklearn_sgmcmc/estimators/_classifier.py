@@ -15,8 +15,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from sklearn_sgmcmc._checks import check_flag
-from sklearn_sgmcmc.estimators._base import Matrix, Targets, cast_finite
+from sklearn_sgmcmc.estimators._base import Matrix, Targets
 from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._fitted import cast_finite
 from sklearn_sgmcmc.estimators._review import Quantity
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Automatic

@@ -41,8 +41,8 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         falls from 0.003 to 0 as half a cosine. "auto" is 50 epochs or 1,000 steps (500 for a classifier), whichever is more, but no
         more than ``max_iter`` epochs, and none for an optimiser.
     max_iter : int >= 1 or None, default None
-        Epochs after the warm-up; at full batch an epoch is one step. None is 10 steps per row, at least 1,000 and at most 16,000, at
-        full batch, and as many epochs as give 16,000 steps otherwise.
+        Epochs after the warm-up; at full batch an epoch is one step. None is 10 steps per row, at least 1,000 and at most 16,000,
+        at full batch, and as many epochs as give 16,000 steps otherwise.
     burn_in : float in [0, 1), default 0.5
         Share of the steps after the warm-up before the first kept draw.
     n_draws : int >= 1, default 50

@@ -13,8 +13,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Bunch, check_consistent_length, check_random_state
 
 from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
-from sklearn_sgmcmc.estimators._base import Matrix, Targets, cast_finite
+from sklearn_sgmcmc.estimators._base import Matrix, Targets
 from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._fitted import cast_finite
 from sklearn_sgmcmc.estimators._inputs import check_array
 from sklearn_sgmcmc.estimators._review import Quantity
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling

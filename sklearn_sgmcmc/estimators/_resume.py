@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,18 +12,19 @@ from numpy.typing import NDArray
 from sklearn_sgmcmc._typing import Theta
 from sklearn_sgmcmc.batches import Scaling
 from sklearn_sgmcmc.chains import ChainJob
+from sklearn_sgmcmc.checkpoint import digest
 from sklearn_sgmcmc.engine import RunResult
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.likelihoods import HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.network import MLP
+from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.schedules import Constant
 
 WARM, STREAM = 2, 3
 """What follows the integers of a fit's random streams in those of a warm fit and of a call of ``partial_fit``."""
 OWN = 4
 """Integers of a fit's random streams."""
-CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -145,6 +144,11 @@ class LastState:
     key: str = ""
     stream: Stream | None = None
 
+    @property
+    def n_left(self) -> int:
+        """Chains that go on: all that were asked for, but those that diverged."""
+        return self.n_chains if self.state is None else len(self.state.theta)
+
     def check(self, model: Model, settings: Settings, how: str) -> None:
         """Raise ValueError, with the advice ``how``, if the parameters of these chains are none of the model's."""
         self.model.check_same(model, how)
@@ -153,13 +157,13 @@ class LastState:
 
     def tensors(self, device: torch.device) -> Any:
         """Return the sampler's state on a device."""
-        return type(self.state)(*(torch.from_numpy(part).to(device) for part in self.state))
+        return map_state(self.state, lambda field: torch.from_numpy(field).to(device))
 
     def settings(self, settings: Settings, key: str) -> Settings:
         """Return the settings of a warm fit: no warm-up, and no burn-in if the law stays the same."""
         same = key == self.key and isinstance(settings.schedule, Constant)
         burn_in = 0.0 if same else settings.burn_in
-        return settings._replace(n_chains=len(self.state.theta), warm_up=0, burn_in=burn_in)
+        return settings._replace(n_chains=self.n_left, warm_up=0, burn_in=burn_in)
 
     def resumed(self, job: ChainJob, settings: Settings, model: Model, key: str) -> ChainJob:
         """Return the job of a warm fit: from the sampler's last state at its last step if the law is the same, else from theta."""
@@ -189,7 +193,7 @@ def last_state(
     """Return where the chains of a fit ended; None where a run was interrupted in workers whose states do not fit together."""
     if result.state is None:
         return None
-    state = type(result.state)(*(part[alive].cpu().numpy() for part in result.state))
+    state = map_state(result.state, lambda field: field[alive].cpu().numpy())
     if hasattr(state, "accepted"):
         state = state._replace(accepted=np.zeros_like(state.accepted))  # counted anew in every fit
     step_size = result.step_size / getattr(result.state, "step_factor", 1.0)  # the state has its own
@@ -209,19 +213,6 @@ def last_state(
 
 def law_key(settings: Settings, rows: TrainingRows, model: Model) -> str:
     """Return a digest of the rows and of what makes the law of a fit: equal only if the same chains would go on."""
-    digest = hashlib.blake2b(digest_size=16)
     law = (settings.sampler, settings.temperature, settings.learning_rate, settings.rate, settings.schedule, settings.prior)
-    made_of = (law, settings.dtype, settings.device, rows.batch_size, model.network, model.likelihood)
-    digest.update(repr(made_of).encode())
-    for array in _arrays(rows, model):
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _arrays(rows: TrainingRows, model: Model) -> Iterator[NDArray[Any]]:
-    """Yield all numbers of the rows, in parts."""
-    yield from (part for scaling in (model.x_scaling, model.y_scaling) if scaling is not None for part in scaling)
-    x: Any = rows.x
-    for array in (*([x.data, x.indices, x.indptr] if hasattr(x, "indptr") else [x]), rows.target, rows.weight):
-        for start in range(0, len(array), CHUNK):
-            yield array[start : start + CHUNK]
+    made_of = (model.network, model.likelihood, model.x_scaling, model.y_scaling)
+    return digest((law, settings.dtype, settings.device, rows, made_of))

@@ -27,6 +27,7 @@ from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._stages import core_limit
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.predictive import Statistic
+from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.schedules import Timeline
 
 HOT = 10.0
@@ -161,7 +162,7 @@ def measure(settings: Settings, job: ChainJob, result: RunResult, alive: torch.T
     compared, note = one_law(np.ones(len(kept)) if settings.schedule.periodic else step_size, temperature)
     if settings.sampler.law == "optimiser":
         note = "not compared: an optimiser keeps one state of each chain"
-    state = None if result.state is None else type(result.state)(*(part[alive] for part in result.state))
+    state = None if result.state is None else map_state(result.state, lambda field: field[alive])
     chosen = potential_draws(len(kept), job.source.n_rows, result.n_steps * job.batch_size)
     with torch.no_grad():
         potential = full_potential(cast(Posterior, stage.posterior), job.source, result.draws[chosen][:, alive])

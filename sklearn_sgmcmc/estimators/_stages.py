@@ -21,8 +21,8 @@ from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import CLOSE, NOISY
 
 LARGEST_FACTOR, LARGEST_NOISY_FACTOR = 100.0, 3.0
-"""Largest multiple of the sampler's default learning rate that learning_rate="auto" takes, at full batch and with minibatches. Chains
-follow flat directions to steps that a single steep minibatch then throws far off."""
+"""Largest multiple of the sampler's default learning rate that learning_rate="auto" takes, at full batch and with minibatches.
+Chains follow flat directions to steps that a single steep minibatch then throws far off."""
 LONG_SHARE = 0.8
 """Share of the stability limit that it takes for minibatches of a likelihood whose curvature the data bound, of a sampler whose law
 is not the posterior's in any case: near the limit, that of the others would not be either."""

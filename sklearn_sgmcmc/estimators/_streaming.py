@@ -15,13 +15,14 @@ from sklearn.utils.metaestimators import available_if
 
 from sklearn_sgmcmc.diagnostics import REFERENCE_ROWS, Measured
 from sklearn_sgmcmc.engine import PATIENCE, RunResult
-from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets
+from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets, all_or_nothing, one_or_each
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._resume import OWN, LastState, Model
 from sklearn_sgmcmc.estimators._review import excess, of_state, spike_threshold
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
 from sklearn_sgmcmc.estimators._walk import Walk, check_total, lay_out_chunk, split
 from sklearn_sgmcmc.network import MLP
+from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import Constant
 from sklearn_sgmcmc.threads import one_thread
@@ -72,15 +73,11 @@ class StreamingMLP(BaseBayesianMLP):
         self, X: Matrix, y: Targets, classes: ArrayLike | None, sample_weight: ArrayLike | None, n_total: float | None
     ) -> Self:
         """Do what ``partial_fit`` says; whatever goes wrong, the old model stays whole."""
-        before = self.__dict__.copy()
-        try:
+        with all_or_nothing(self):
             with torch.inference_mode(False), torch.no_grad(), one_thread():
                 self._advance(X, y, classes, sample_weight, n_total)
             for message in self._messages:
                 warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        except BaseException:
-            self.__dict__ = before
-            raise
         return self
 
     def _advance(
@@ -130,13 +127,12 @@ class StreamingMLP(BaseBayesianMLP):
         held = self.draws_[np.isin(walk.held, stream.draw_steps)]
         self.draws_ = np.concatenate([held, result.draws.float().cpu().numpy()])[:, alive]
         stream = replace(stream, strays=strays, curve_every=self._add_to_curve(last, result, alive))
-        rates = settings.learning_rate * stream.factor[alive, 0]
-        self.learning_rate_ = rates if (rates != rates[0]).any() else float(rates[0])
+        self.learning_rate_ = one_or_each(settings.learning_rate * stream.factor[alive, 0])
         self._threshold, self._prune = spike_threshold(walk.potential.posterior)
         self.effective_temperature_ = settings.sampler.effective_temperature(settings.temperature)
         self.sampler_ = settings.sampler
         self.n_iter_, self.n_steps_ = self.n_iter_ + 1, self.n_steps_ + walk.chunk.n_steps
-        state = type(result.state)(*(part[torch.from_numpy(alive)] for part in result.state))
+        state = map_state(result.state, lambda field: field[torch.from_numpy(alive)])
         note = "" if stream.n_total is not None else "compared along a moving target: R-hat and ESS count its moves too"
         facts = of_state(settings, walk.timeline, state, settings.temperature)
         none = np.empty(0, dtype=np.int64)
@@ -146,7 +142,7 @@ class StreamingMLP(BaseBayesianMLP):
         per_chain = ("n_data", "strays", "factor", "curvature", "direction")
         self._last = replace(
             last,
-            state=type(state)(*(part.cpu().numpy() for part in state)),
+            state=map_state(state, lambda field: field.cpu().numpy()),
             sampler=repr(settings.sampler),
             step_size=walk.step_size.cpu().numpy()[alive],
             calls=last.calls + 1,

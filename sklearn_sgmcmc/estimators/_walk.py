@@ -21,7 +21,7 @@ from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._stages import core_limit, homoscedastic, to_heteroscedastic
 from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise
-from sklearn_sgmcmc.noise import BLOCK, BlockNoise, noise_generators, row_generators
+from sklearn_sgmcmc.noise import BlockNoise, blocks_of, noise_generators, row_generators
 from sklearn_sgmcmc.posterior import MinibatchPotential, Posterior
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import CLOSE, NOISY, StepControl
@@ -110,7 +110,7 @@ def lay_out_chunk(
     """Return the steps of a call over ``chunk``, from ``last`` on, where ``n_held`` draws are there."""
     before = last.stream
     if before is None or before.n_total != n_total:
-        before = _begun(last, settings.n_chains, n_total, n_held)
+        before = _begun(last, n_total, n_held)
     if settings.rate == "given":
         before = replace(before, factor=np.ones_like(before.factor))
     noise, batches = _random(settings, chunk, target, last)
@@ -138,19 +138,18 @@ def lay_out_chunk(
     return Walk(settings, chunk, potential, rows, noise, state, timeline, step_size, memory, before.draw_steps, stream)
 
 
-def _begun(last: LastState, n_chains: int, n_total: float | None, n_held: int) -> Stream:
+def _begun(last: LastState, n_total: float | None, n_held: int) -> Stream:
     """Return a stream before its first step: after nothing, a fit or a stream of another law; draws that are there are older."""
-    n_chains = n_chains if last.state is None else len(last.state.theta)
-    one = np.ones((n_chains, 1))
+    one = np.ones((last.n_left, 1))
     n_data = last.n_data * one if last.stream is None else last.stream.n_data
-    return Stream(n_total, n_data, 0, 0.0, np.arange(1 - n_held, 1), 1, 1, np.zeros(n_chains, dtype=np.int64), one)
+    return Stream(n_total, n_data, 0, 0.0, np.arange(1 - n_held, 1), 1, 1, np.zeros(last.n_left, dtype=np.int64), one)
 
 
 def _random(settings: Settings, chunk: Chunk, target: NDArray[np.float64], last: LastState) -> tuple[BlockNoise, Batches]:
     """Return the noise and the minibatches of a call, from random streams of its own: there is no generator to remember."""
-    n_chains = settings.n_chains if last.state is None else len(last.state.theta)
+    n_chains = last.n_left
     numbers = (*last.entropy, STREAM, last.calls + 1)
-    noise = BlockNoise(noise_generators(numbers, range(-(-n_chains // BLOCK)), settings.device))
+    noise = BlockNoise(noise_generators(numbers, blocks_of(n_chains), settings.device))
     source = chunk.rows.source(last.model.x_scaling, target, settings.dtype, settings.device)
     sets = [RowSet(0, len(chunk.rows.weight))] * n_chains
     generators = row_generators(numbers, range(n_chains if chunk.n_steps > 1 else 1), settings.device)  # a whole chunk needs none

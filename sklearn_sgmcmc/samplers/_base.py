@@ -17,6 +17,11 @@ LARGEST = 1e18
 """Largest coefficient of a sampler, and learning rate: products of two of them lie within float32."""
 
 
+def map_state(state: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a sampler's state with ``change`` applied to each of its fields, all of which have the leading chain axis."""
+    return type(state)(*(change(field) for field in state))
+
+
 class Sampler(Parameters):
     """Base of all samplers.
 
