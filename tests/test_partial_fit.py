@@ -404,6 +404,7 @@ LATER = [
     ({"n_chains": 3}, lambda X, y: (X, y), {}, "n_chains=3 was 5"),
     ({"schedule": "cyclical"}, lambda X, y: (X, y), {}, "schedule='cyclical'"),
     ({"prior": "prior_switch"}, lambda X, y: (X, y), {}, "prior='prior_switch'"),
+    ({"checkpoint": "run.npz"}, lambda X, y: (X, y), {}, "checkpoint='run.npz'"),
 ]
 
 

@@ -194,4 +194,9 @@ def _settings(estimator: Any) -> Settings:
     if settings.temperature == 0 and not settings.sampler.allows_zero_temperature:
         name = type(settings.sampler).__name__
         raise ValueError(f"temperature={estimator.temperature!r} is 0, where {name} is not defined; make it positive.")
+    if settings.checkpoint is not None:
+        raise ValueError(
+            f"checkpoint={estimator.checkpoint!r} keeps a run of fit, and a call of partial_fit is a few steps: use checkpoint=None "
+            "and save the model itself between calls."
+        )
     return settings
