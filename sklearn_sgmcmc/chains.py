@@ -137,11 +137,20 @@ def run_blocks(job: ChainJob, blocks: Sequence[int]) -> RunResult:
         independent=job.independent,
     )
     theta, state = _start(job, chains, noise)
+    stages = tuple(_for_chains(stage, chains) for stage in job.stages)
     verbose = job.verbose if blocks[0] == 0 else 0
     keeper = None if job.checkpoint is None else job.checkpoint.keeper(tuple(blocks))
     steps_per_epoch = job.row_set.size / job.batch_size
     with one_thread():
-        return run(job.stages, theta, batches, noise, start=state, verbose=verbose, steps_per_epoch=steps_per_epoch, keeper=keeper)
+        return run(stages, theta, batches, noise, start=state, verbose=verbose, steps_per_epoch=steps_per_epoch, keeper=keeper)
+
+
+def _for_chains(stage: Stage, chains: range) -> Stage:
+    """Return the stage with the step sizes of some of the chains, if each chain has its own."""
+    step_size = stage.step_size
+    if not isinstance(step_size, torch.Tensor):
+        return stage
+    return replace(stage, step_size=step_size[chains.start : chains.stop])
 
 
 def _start(job: ChainJob, chains: range, noise: BlockNoise) -> tuple[torch.Tensor, Any]:

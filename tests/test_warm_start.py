@@ -51,6 +51,14 @@ def test_on_the_same_rows_the_chains_go_on(estimator, settings):
         np.testing.assert_array_equal(model.potential_curve_[0], curve[-1])  # no warm-up and no random start between
 
 
+@pytest.mark.parametrize("sampler", ["sgld", "mclmc"])
+def test_workers_do_not_change_a_bit_of_chains_that_go_on(sampler):
+    X, y = problem(BayesianMLPRegressor)
+    one, two = (BayesianMLPRegressor(warm_start=True, sampler=sampler, n_jobs=jobs, **SMALL).fit(X, y) for jobs in (None, 2))
+    for inputs in (X, 2.0 * X):  # the same law, and another
+        np.testing.assert_array_equal(one.fit(inputs, y).draws_, two.fit(inputs, y).draws_)
+
+
 def test_an_optimiser_stopped_halfway_is_one_that_did_not_stop():
     X, y = problem(BayesianMLPRegressor)
     settings = SMALL | {"sampler": "sgd", "learning_rate": 0.01, "warm_up": 0, "noise": "homoscedastic"}
