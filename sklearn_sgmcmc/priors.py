@@ -16,7 +16,7 @@ import torch
 from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
-from sklearn_sgmcmc.network import Layout, softplus
+from sklearn_sgmcmc.network import Layout, bmm, softplus
 
 Scale: TypeAlias = Coefficient | tuple[float, ...] | list[float]
 """One number, one per chain as a float64 tensor (C, 1), or one per layer of connections, the output layer last."""
@@ -297,20 +297,33 @@ class HierarchicalDensity(Density):
         """Return that of r (I - 2 r w w' / (df + P_l)) in each layer, r = (df + P_l) / (df s^2 + |w|^2)."""
         members, rate = self._rate(theta)
         diagonal = rate @ members.transpose(0, 1) + self._bias_precision.like(theta)
-        along = (theta[:, None] * vectors) @ members * (2.0 * rate * rate / self._power.like(theta))[:, None]
+        along = torch.stack([_sums(theta * v, members) for v in vectors.unbind(1)], dim=1)
+        along = along * (2.0 * rate * rate / self._power.like(theta))[:, None]
         return diagonal[:, None] * vectors - theta[:, None] * (along @ members.transpose(0, 1))
 
     def _rate(self, theta: Theta) -> tuple[torch.Tensor, torch.Tensor]:
         """Return which parameters are weights of which layer, (P, L), and (df + P_l) / (df s^2 + |w_l|^2), (C, L)."""
         members = cast(torch.Tensor, self._members.like(theta))
-        return members, self._power.like(theta) / (self._spread.like(theta) + theta.square() @ members)
+        return members, self._power.like(theta) / (self._spread.like(theta) + _sums(theta.square(), members))
 
     def value(self, theta: Theta) -> PerChain:
         """Return sum_l (df + P_l) / 2 log(1 + |w_l|^2 / (df s^2)) + sum b^2 / (2 s^2) + log of the normalising constant."""
         square = theta.double().square()
-        tails = torch.log1p(square @ self._members.like(square) / self._spread.like(square))
+        sums = _sums(square, cast(torch.Tensor, self._members.like(square)))
+        tails = torch.log1p(sums / self._spread.like(square))
         of_biases = 0.5 * (square * self._bias_precision.like(square)).sum(1)
         return (0.5 * self._power.like(square) * tails).sum(1) + of_biases + self._log_norm.like(square)
+
+
+def _sums(terms: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
+    """Return the sums of terms (C, P) over the members (P, L) of each layer, (C, L).
+
+    The bits of a matrix product depend on its shape: rows are multiplied four at a time, however many there are.
+    """
+    C, P = terms.shape
+    padded = torch.nn.functional.pad(terms, (0, 0, 0, -C % 4)) if C % 4 else terms
+    blocks = padded.view(-1, 4, P)
+    return bmm(blocks, members.expand(len(blocks), -1, -1)).view(-1, members.shape[1])[:C]
 
 
 @dataclass(eq=False)

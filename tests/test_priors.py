@@ -548,3 +548,21 @@ def test_hierarchical_prior_with_many_degrees_of_freedom_is_the_normal_one():
     many, normal = HierarchicalNormal(0.7, df=1e6).place(NETWORK.layout()), Normal(0.7, fan_in=True).place(NETWORK.layout())
     torch.testing.assert_close(many.value(theta), normal.value(theta), rtol=1e-3, atol=0)
     torch.testing.assert_close(many.grad(theta), normal.grad(theta), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("hidden", [(), (50,)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("prior", [prior() for prior in (Normal, Laplace, StudentT, HierarchicalNormal, SpikeSlab)], ids=repr)
+def test_no_bit_of_a_chain_depends_on_the_others(prior, dtype, hidden):
+    network = MLP((36, *hidden, 7), "tanh")
+    density = prior.place(network.layout())
+
+    def of(theta):
+        gradient = torch.zeros_like(theta)
+        density.add_grad(gradient, theta)
+        return [gradient, density.value(theta), density.hvp(theta, theta[:, None] + 1.0)]
+
+    theta = random_theta(21, network.n_params, dtype)
+    for start, stop in [(4, 5), (0, 2), (4, 7), (0, 4), (8, 13), (16, 21), (4, 12)]:
+        for alone, together in zip(of(theta[start:stop]), of(theta), strict=True):
+            torch.testing.assert_close(alone, together[start:stop], rtol=0, atol=0)

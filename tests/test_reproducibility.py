@@ -46,6 +46,14 @@ def test_workers_do_not_change_a_bit(estimator, batch_size, activation):
     np.testing.assert_array_equal(one.potential_curve_, two.potential_curve_)
 
 
+@pytest.mark.parametrize(("dtype", "n_chains"), [("float32", 5), ("float64", 6), ("float32", 14)])
+def test_workers_do_not_change_a_bit_of_a_larger_network(dtype, n_chains):
+    X, y = problem(BayesianMLPClassifier)
+    settings = FAST | {"hidden_layer_sizes": (30, 20), "dtype": dtype, "n_chains": n_chains}
+    one, two = (BayesianMLPClassifier(n_jobs=jobs, **settings).fit(X, y) for jobs in (None, 2))
+    np.testing.assert_array_equal(one.draws_, two.draws_)
+
+
 @modes
 def test_the_first_chains_do_not_depend_on_the_number_of_blocks(batch_size):
     X, y = problem(BayesianMLPClassifier)
