@@ -240,5 +240,5 @@ def test_dates_are_no_targets():
 def test_variances_that_underflow_are_an_error():
     model = BayesianMLPRegressor(**FAST).fit(X, 1e-200 * Y)
     assert (model.predict(X, return_std=True)[1] > 0).all()
-    with pytest.raises(ValueError, match="y has the standard deviation .*underflows float64"):
+    with pytest.raises(ValueError, match=r"y has the standard deviation .*underflows float64"):
         model.predict_uncertainty(X)
