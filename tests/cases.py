@@ -216,7 +216,7 @@ REFUSED_ARRAYS = {
     "object None": lambda x: np.full(x.shape, None),
     "1-d": lambda x: x[:, 0],
     "3-d": lambda x: x[:, :, None],
-    "np.matrix": np.matrix,
+    "np.matrix": lambda x: x.view(np.matrix),
     "ragged": lambda x: [*x.tolist(), [1.0] * (x.shape[1] + 1)],
     "number": lambda x: 3.0,
     "no rows": lambda x: x[:0],

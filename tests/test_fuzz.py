@@ -54,7 +54,10 @@ def assert_clear(error):
 def assert_quiet(caught):
     """No warning but those that are meant for the user."""
     for warning in caught:
-        known = issubclass(warning.category, ConvergenceWarning | DataConversionWarning) or "feature names" in str(warning.message)
+        of_input = re.match(
+            "sample_weight|X (has|does not have valid) feature names|The number of unique classes", str(warning.message)
+        )
+        known = issubclass(warning.category, ConvergenceWarning | DataConversionWarning) or of_input
         assert known, f"{warning.category.__name__} at {warning.filename}:{warning.lineno}: {warning.message}"
 
 
@@ -303,6 +306,8 @@ def assert_kernel_agrees_with_torch(widths, activation, likelihood, n_chains, n_
     if not table:
         batch = Batch(*(wrap(part.contiguous()) for part in batch))
     potential = posterior.bind(batch)
+    if posterior.compiled is None:  # wide: torch's
+        return
     assert potential._kernel(theta) is not None
     reference = posterior.network.forward(theta, batch.x)
     expected = potential._pull(theta, *reference)

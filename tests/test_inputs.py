@@ -235,3 +235,10 @@ def test_dates_are_no_numbers(estimator, library):
 def test_dates_are_no_targets():
     with pytest.raises(ValueError, match="y has the dtype datetime64"):
         BayesianMLPRegressor(**FAST).fit(X, np.full(60, np.datetime64("2000-01-01")))
+
+
+def test_variances_that_underflow_are_an_error():
+    model = BayesianMLPRegressor(**FAST).fit(X, 1e-200 * Y)
+    assert (model.predict(X, return_std=True)[1] > 0).all()
+    with pytest.raises(ValueError, match=r"y has the standard deviation .*underflows float64"):
+        model.predict_uncertainty(X)

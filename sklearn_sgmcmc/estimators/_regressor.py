@@ -220,6 +220,12 @@ class BayesianMLPRegressor(RegressorMixin, StreamingMLP):  # type: ignore[misc] 
         X = self._inputs(X)
         ensemble = self._ensemble()
 
+        if (self._y_scaling.scale < np.sqrt(np.finfo(np.float64).tiny)).any():
+            raise ValueError(
+                f"y has the standard deviation {self._y_scaling.scale.min():.3g}, whose square underflows float64: give y in a "
+                "smaller unit, or use predict(X, return_std=True)."
+            )
+
         def split(rows: slice) -> tuple[NDArray[np.floating], ...]:
             _, epistemic, aleatoric = self._mean_and_variances(ensemble, X, rows)
             with np.errstate(over="ignore", invalid="ignore"):
