@@ -174,7 +174,7 @@ class LazyRows:
         self, x: Any, scaling: Scaling, target: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.x = x
-        self.table = None if hasattr(x, "toarray") else _shared(x)
+        self.table = None if hasattr(x, "toarray") else shared(x)
         self.mean, self.scale = (torch.from_numpy(part) for part in scaling)
         self.target = target
         self.weight = weight
@@ -198,7 +198,7 @@ class LazyRows:
         return Batch(*(part.to(device=self.device, dtype=self.dtype) for part in parts))
 
 
-def _shared(x: NDArray[Any]) -> torch.Tensor:
+def shared(x: NDArray[Any]) -> torch.Tensor:
     """Return a tensor that shares the memory of an array, read-only ones included: it is never written to."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from sklearn_sgmcmc._typing import Outputs, Theta
+from sklearn_sgmcmc.batches import shared
 from sklearn_sgmcmc.network import MLP, with_constant
 from sklearn_sgmcmc.threads import one_thread
 
@@ -45,7 +46,7 @@ class Ensemble:
         widest = max(self.network.widths)
         n_together = max(1, CHUNK_ELEMENTS // (widest * max(1, len(rows))))
         for start in range(0, len(self.draws), n_together):
-            theta = self._kept(torch.from_numpy(self.draws[start : start + n_together])).to(rows.dtype)
+            theta = self._kept(shared(self.draws[start : start + n_together])).to(rows.dtype)
             outputs = self.network.outputs(theta, rows.expand(len(theta), *rows.shape))
             yield outputs, theta[:, self.network.n_params :]
 
@@ -53,7 +54,7 @@ class Ensemble:
         """Return draws with the parameters below their threshold set to 0."""
         if self.threshold is None:
             return theta
-        return torch.where(theta.abs() >= torch.from_numpy(self.threshold), theta, 0.0)
+        return torch.where(theta.abs() >= shared(self.threshold), theta, 0.0)
 
     @torch.no_grad()
     def moments(self, x: NDArray[np.floating], statistic: Statistic) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

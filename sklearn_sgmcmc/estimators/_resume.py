@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklearn_sgmcmc._typing import Theta
-from sklearn_sgmcmc.batches import Scaling
+from sklearn_sgmcmc.batches import Scaling, shared
 from sklearn_sgmcmc.chains import ChainJob
 from sklearn_sgmcmc.checkpoint import digest
 from sklearn_sgmcmc.engine import RunResult
@@ -61,7 +61,7 @@ class Model:
             if old is None or new is None or all(np.array_equal(a, b) for a, b in zip(old, new, strict=True)):
                 continue
             of_inputs = old is self.x_scaling
-            theta = (self._to_inputs if of_inputs else self._to_targets)(torch.from_numpy(theta).double(), old, new).numpy()
+            theta = (self._to_inputs if of_inputs else self._to_targets)(shared(theta).double(), old, new).numpy()
         return theta.astype(given.dtype)
 
     def _to_inputs(self, theta: Theta, old: Scaling, new: Scaling) -> Theta:
@@ -157,7 +157,7 @@ class LastState:
 
     def tensors(self, device: torch.device) -> Any:
         """Return the sampler's state on a device."""
-        return map_state(self.state, lambda field: torch.from_numpy(field).to(device))
+        return map_state(self.state, lambda field: shared(field).to(device))
 
     def settings(self, settings: Settings, key: str) -> Settings:
         """Return the settings of a warm fit: no warm-up, and no burn-in if the law stays the same."""
@@ -173,7 +173,7 @@ class LastState:
             return replace(job, start=theta.to(device=job.device, dtype=job.dtype))
         stage = job.stages[-1]
         timeline = replace(stage.timeline, adapt=np.zeros_like(stage.timeline.adapt))
-        step_size = torch.from_numpy(self.step_size).to(job.device)
+        step_size = shared(self.step_size).to(job.device)
         return replace(
             job, stages=(replace(stage, timeline=timeline, step_size=step_size, caution=None),), start=self.tensors(job.device)
         )
