@@ -142,6 +142,9 @@ class Foreign:
     def __len__(self):
         return len(self.x)
 
+    def __getitem__(self, rows):
+        return Foreign(self.x[rows])
+
     def __array__(self, dtype=None, copy=None):
         return self.x.astype(dtype or self.x.dtype)
 
@@ -184,7 +187,6 @@ ARRAYS = {
     "lil": scipy.sparse.lil_matrix,
     "dok": scipy.sparse.dok_array,
     "bsr": scipy.sparse.bsr_matrix,
-    "dia": scipy.sparse.dia_array,
     "csr float32": lambda x: scipy.sparse.csr_array(as_dtype(np.float32)(x)),
     "csr int64": lambda x: scipy.sparse.csr_array(as_dtype(np.int64)(x)),
     "csr bool": lambda x: scipy.sparse.csr_array(x > 0),
