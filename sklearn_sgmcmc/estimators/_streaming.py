@@ -196,7 +196,7 @@ def _settings(estimator: Any) -> Settings:
         raise ValueError(f"temperature={estimator.temperature!r} is 0, where {name} is not defined; make it positive.")
     if settings.checkpoint is not None:
         raise ValueError(
-            f"checkpoint={estimator.checkpoint!r} is for a run of fit, and partial_fit makes a few steps a call: use checkpoint=None "
+            f"checkpoint={estimator.checkpoint!r} is for a run of fit, and partial_fit makes a few steps: use checkpoint=None "
             "and save the model itself between calls."
         )
     return settings
