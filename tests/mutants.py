@@ -134,4 +134,4 @@ def prior_once_per_batch(self, batch, following=NONE_LEFT):
     """bind() that scales the prior as if it were data: n/N of it in every batch of n."""
     share = self.n_rows / batch.weight.shape[1]
     wider = replace(self.prior, scale=self.prior.scale / share**0.5)
-    return MinibatchPotential(replace(self, prior=wider), batch._replace(weight=batch.weight * share), following)
+    return MinibatchPotential(replace(self, prior=wider), batch.weighted(batch.weight * share), following)
