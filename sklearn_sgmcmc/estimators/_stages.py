@@ -83,8 +83,8 @@ def _sampling(settings: Settings, timeline: Timeline, posterior: Posterior, step
     caution = CLOSE if posterior.likelihood.stiff or full_batch else NOISY
     kinetic = settings.sampler.momentum_variance(1.0) is not None  # longer steps let the noise of minibatches heat a momentum
     if settings.rate == "auto" and (full_batch or not kinetic) and not settings.sampler.runaway_advice:
-        biased = settings.sampler.law == "biased" and getattr(settings.sampler, "bias_factor", 1.0) != 0
-        share = LONG_SHARE if caution is NOISY and biased else caution.share
+        of_posterior = settings.sampler.effective_temperature(1.0) == 1.0
+        share = LONG_SHARE if caution is NOISY and not of_posterior else caution.share
         ratio = math.inf if full_batch else NOISE_RATIO
         largest = LARGEST_FACTOR if full_batch else LARGEST_NOISY_FACTOR
         caution = replace(caution, share=share, largest=max(1.0, min(largest, most / step_size)), noise_ratio=ratio)
