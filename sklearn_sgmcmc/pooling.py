@@ -21,6 +21,7 @@ from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler, map_state
 from sklearn_sgmcmc.schedules import Timeline
+from sklearn_sgmcmc.step_control import Caution
 from sklearn_sgmcmc.threads import one_thread
 
 CHAINS = 64
@@ -167,7 +168,7 @@ def _pooled(values: Sequence[Any], sizes: torch.Tensor, device: torch.device) ->
     if isinstance(first, partial):
         arguments = zip(*(value.args for value in values), strict=True)
         return partial(_pooled([value.func for value in values], sizes, device), *(_pooled(a, sizes, device) for a in arguments))
-    if isinstance(first, Stage | Posterior | Parameters):
+    if isinstance(first, Stage | Posterior | Parameters | Caution):
         return _pooled_record(values, sizes, device)
     if not all(_same(value, first) for value in values):
         raise CannotPoolError

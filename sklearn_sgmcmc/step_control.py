@@ -32,10 +32,10 @@ class Caution:
     noise_ratio : largest ratio of the gradients' noise to the injected one, as the median over parameters; inf does not ask.
     """
 
-    share: float
+    share: Coefficient
     rise: float
     longest_wait: int
-    largest: float = 1.0
+    largest: Coefficient = 1.0
     noise_ratio: float = math.inf
 
 
@@ -90,7 +90,8 @@ class StepControl:
     def factor(self) -> torch.Tensor:
         """Return what multiplies each chain's steps, (C, 1) float64 > 0; the schedule's multiplier comes on top."""
         assert self.curvature is not None
-        return (torch.clamp(self.limit / self.curvature, max=self.quiet) / self.base).clamp(max=self.caution.largest)
+        factor = torch.clamp(self.limit / self.curvature, max=self.quiet) / self.base
+        return factor.clamp(max=self.caution.largest)
 
     def state(self) -> Snapshot:
         """Return what the looks have found so far, and when the next is due."""

@@ -99,6 +99,11 @@ def test_a_grid_over_numbers_is_one_batch_and_equals_the_plain_search(batch_size
     assert len(batches) <= 4  # of at most 64 chains, with a learning rate and without
 
 
+def test_rates_that_are_found_with_a_caution_of_their_own_are_one_batch(batches):
+    both(classifier(max_iter=40), {"bias_factor": [0, 1, 10]}, scoring="neg_log_loss")  # with 0 a sampler of the posterior
+    assert batches == [9]
+
+
 @pytest.mark.parametrize("name", sorted(SAMPLERS))
 def test_every_sampler_in_batches_equals_the_plain_search(name, batches):
     model = classifier(sampler=SAMPLERS[name](), batch_size="auto", max_iter=6)
