@@ -92,15 +92,16 @@ static void pack(const Model *model, Workspace *work, const REAL *theta, const R
     }
 }
 
-/* h from z. */
-static void activate(long activation, long count, const REAL *z, REAL *h) {
-#define EACH(H)                                  \
-    for (long i = 0; i < count; i += LANES) {    \
-        const vec v = load(z + i);               \
-        vec density;                             \
-        (void)density;                           \
-        store(h + i, H);                         \
-    }                                            \
+/* h (n_rows, n_columns) from z, in rows of whole vectors. */
+static void activate(long activation, long n_rows, long n_columns, long row, const REAL *z, REAL *h) {
+#define EACH(H)                                                      \
+    for (long r = 0; r < n_rows; r++)                                \
+        for (long i = r * row; i < r * row + n_columns; i += LANES) { \
+            const vec v = load(z + i);                               \
+            vec density;                                             \
+            (void)density;                                           \
+            store(h + i, H);                                         \
+        }                                                            \
     break;
     switch (activation) {
     case TANH: EACH(tangent(v))
@@ -111,24 +112,23 @@ static void activate(long activation, long count, const REAL *z, REAL *h) {
     }
 }
 
-/* d, the derivative by h, becomes that by z. */
-static void derive(long activation, long count, const REAL *z, const REAL *h, REAL *d) {
-#define SLOPE(S)                                 \
-    for (long i = 0; i < count; i += LANES) {    \
-        const vec v = load(z + i), y = load(h + i); \
-        vec share, density;                      \
-        (void)v, (void)y, (void)share, (void)density; \
-        store(d + i, load(d + i) * (S));         \
-    }                                            \
+/* d (n_rows, n_columns), the derivative by h, becomes that by z. */
+static void derive(long activation, long n_rows, long n_columns, long row, const REAL *z, const REAL *h, REAL *d) {
+#define BELOW(D)                                                     \
+    for (long r = 0; r < n_rows; r++)                                \
+        for (long i = r * row; i < r * row + n_columns; i += LANES) { \
+            const vec v = load(z + i), y = load(h + i), above = load(d + i); \
+            vec share, density;                                      \
+            (void)v, (void)y, (void)share, (void)density;            \
+            store(d + i, D);                                         \
+        }                                                            \
     break;
     switch (activation) {
-    case RELU:
-        for (long i = 0; i < count; i += LANES) store(d + i, (vec)((mask)load(d + i) & ~(load(h + i) <= all(0))));
-        break;
-    case TANH: SLOPE(1 - y * y)
-    case LOGISTIC: SLOPE(y * (1 - y))
-    case SILU: SLOPE((share = logistic(v), share + y * (1 - share)))
-    case GELU: SLOPE((share = normal_cdf(v, &density), share + v * density))
+    case RELU: BELOW((vec)((mask)above & ~(y <= all(0))))
+    case TANH: BELOW(above * (1 - y * y))
+    case LOGISTIC: BELOW(above * (y * (1 - y)))
+    case SILU: BELOW(above * (share = logistic(v), share + y * (1 - share)))
+    case GELU: BELOW(above * (share = normal_cdf(v, &density), share + v * density))
     default: break;
     }
 }
@@ -141,7 +141,7 @@ static void go_forward(const Model *model, Workspace *work, long n_rows, const R
         const int relu = l < last && model->activation == RELU;
         product(n_rows, layer->n_out, layer->n_in + 1, x, x_row, layer->forward, layer->out_row, 0, relu, layer->z, layer->out_row);
         if (l == last) break;
-        activate(model->activation, n_rows * layer->out_row, layer->z, layer->h);
+        activate(model->activation, n_rows, layer->n_out, layer->out_row, layer->z, layer->h);
         for (long r = 0; r < n_rows; r++) layer->h[r * layer->out_row + layer->n_out] = 1;
         x = layer->h;
         x_row = layer->out_row;
@@ -217,7 +217,7 @@ static void go_backward(const Model *model, Workspace *work, long n_rows, const 
             d = d_below;
             d_below = other;
         }
-        derive(model->activation, n_rows * row, below->z, below->h, d);
+        derive(model->activation, n_rows, below->n_out, row, below->z, below->h, d);
     }
 }
 

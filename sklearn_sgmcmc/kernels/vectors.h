@@ -43,8 +43,9 @@ INLINE vec powers_of_e(vec x, vec *excess) {
     x = where(x > all(largest), all(largest), where(x < all(least), all(least), x));
     const vec shifted = x * (REAL)1.4426950408889634 + magic, n = shifted - magic;
     const vec r = (x - n * high) - n * low;
-    vec sum = all(1);
-    UNROLLED for (int k = terms; k > 1; k--) sum = 1 + sum * r * ((REAL)1 / k);
+    double coefficient = IS_FLOAT ? 1.0 / 5040 : 1.0 / 6227020800; /* 1 / terms! */
+    vec sum = all((REAL)coefficient);
+    UNROLLED for (int k = terms; k > 1; k--) sum = sum * r + (REAL)(coefficient *= k);
     *excess = sum * r;
     return (vec)(((mask)shifted - (mask)all(magic) + bias) << mantissa);
 }
