@@ -232,7 +232,7 @@ def main(argv=None):
         draw_curves(ax, found, budget)
         ax.set_title(f"temperature {temperature:g}")
     axes[1].set_ylabel("")
-    axes[1].legend(title="at its best learning rate", fontsize="small")
+    figure.legend(*axes[1].get_legend_handles_labels(), title="at its best learning rate", loc="outside right", fontsize="small")
     cells.save(figure, "landsat_table")
 
 
