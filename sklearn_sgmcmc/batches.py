@@ -15,6 +15,8 @@ from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Rows, Snapshot
 from sklearn_sgmcmc.network import with_constant
 
+TOGETHER = 2**18
+"""Numbers of inputs that are scaled at a time where rows are not scaled beforehand: what the second-level cache holds."""
 QUEUE = 2**16
 """Row numbers per chain that are queued at a time: few beside a large permutation, many beside a small one's overhead."""
 
@@ -29,6 +31,10 @@ class Batch(NamedTuple):
     def weighted(self, weight: torch.Tensor) -> Batch:
         """Return the same rows with other weights."""
         return Batch(self.x, self.target, weight)
+
+    def steps(self) -> list[Batch]:
+        """Return the batches of several steps, whose tensors have a leading dimension more."""
+        return [Batch(*step) for step in zip(*(part.unbind() for part in self), strict=True)]
 
     def placed(self) -> tuple[kernels.Rows, None]:
         """Return where a kernel finds the rows."""
@@ -87,6 +93,9 @@ class RowSource(Protocol):
     def take(self, index: torch.Tensor) -> Minibatch:
         """Return the rows with numbers ``index`` (C, n)."""
 
+    def take_ahead(self, queue: Sequence[torch.Tensor]) -> list[Minibatch]:
+        """Return the rows of the last few batches of a queue of row numbers (C, n), in its order; how many, the source decides."""
+
 
 class DenseRows:
     """Rows scaled and cast beforehand; inputs, constant, targets and weights lie side by side and are gathered at once.
@@ -134,6 +143,10 @@ class DenseRows:
             self.ones = weight = weight.new_ones(index.shape)
         return TableBatch(self, index, weight)
 
+    def take_ahead(self, queue: Sequence[torch.Tensor]) -> list[Minibatch]:
+        """Return the rows of the last batch of a queue of row numbers (C, n)."""
+        return [self.take(queue[-1])]
+
     def placed(self) -> kernels.Rows:
         """Return where a kernel finds the table."""
         if self._placed is None:
@@ -164,10 +177,10 @@ class Scaling(NamedTuple):
 
 
 class LazyRows:
-    """Rows of a sparse matrix, or of an array too large to copy: gathered, scaled and cast batch by batch.
+    """Rows of a sparse matrix, or of an array too large to copy: gathered, scaled and cast for a few batches at a time.
 
     The numbers are those of ``DenseRows``: the mean is subtracted after a batch is made dense. ``target`` and ``weight`` may be of
-    other types than ``dtype``. On a GPU every batch costs a copy from the host.
+    other types than ``dtype``. On a GPU every few batches cost a copy from the host.
     """
 
     def __init__(
@@ -186,8 +199,13 @@ class LazyRows:
         """Number of rows."""
         return int(self.x.shape[0])
 
+    def take_ahead(self, queue: Sequence[torch.Tensor]) -> list[Minibatch]:
+        """Return the rows of the last few batches of a queue of row numbers (C, n): a single one is all overhead."""
+        n_steps = max(1, TOGETHER // (queue[-1].numel() * self.x.shape[1]))
+        return list(self.take(torch.stack(list(queue[-n_steps:]))).steps())
+
     def take(self, index: torch.Tensor) -> Batch:
-        """Return the rows with numbers ``index`` (C, n)."""
+        """Return the rows with numbers ``index``, (C, n) or with further dimensions before."""
         index = index.cpu()
         if self.table is None:
             rows = torch.from_numpy(dense_rows(self.x, index.flatten().numpy())).view(*index.shape, -1)
@@ -244,6 +262,7 @@ class Batches:
         kind = torch.int32 if source.n_rows < 2**31 else torch.int64
         self.left = [torch.empty(0, dtype=kind, device=self.device) for _ in row_sets]
         self.queue: list[torch.Tensor] = []
+        self.ready: list[Minibatch] = []
         self.whole = self._whole() if all(rows.size <= batch_size for rows in row_sets) and not independent else None
 
     def __iter__(self) -> Batches:
@@ -257,9 +276,12 @@ class Batches:
         """Return the next minibatch of every chain."""
         if self.whole is not None:
             return self.whole
-        if not self.queue:
-            self._refill()
-        return self.source.take(self.queue.pop())
+        if not self.ready:
+            if not self.queue:
+                self._refill()
+            self.ready = self.source.take_ahead(self.queue)
+        self.queue.pop()
+        return self.ready.pop()
 
     def state(self) -> Snapshot:
         """Return where the streams of rows are: the generators, the rows left over, and the batches of the next steps."""
@@ -275,7 +297,7 @@ class Batches:
         for generator, of_chain in zip(self.generators, state["generators"].cpu(), strict=True):
             generator.set_state(of_chain.clone())
         self.left = list(state["left"].split_with_sizes(state["lengths"].tolist()))
-        self.queue = list(state["queue"].unbind())
+        self.queue, self.ready = list(state["queue"].unbind()), []
 
     def _whole(self) -> Minibatch:
         """Return all rows; chains with the same rows share their memory."""

@@ -81,3 +81,21 @@ def test_sparse_and_dense_rows_give_the_same_numbers():
     for lazy in (sparse, large):
         for left, right in zip(dense.take(index), lazy.take(index), strict=True):
             assert torch.equal(left, right)
+
+
+def test_rows_taken_ahead_come_in_their_order_and_a_stream_goes_on_from_where_it_was():
+    x, ones = np.random.RandomState(0).randn(40, 6), torch.ones(40)
+    where = torch.float64, torch.device("cpu")
+    sources = (
+        DenseRows(torch.from_numpy(x), ones[:, None], ones.double()),
+        LazyRows(x, Scaling(np.zeros(6), np.ones(6)), ones[:, None], ones, *where),
+    )
+    dense, lazy = (
+        Batches(source, [RowSet(0, 40)] * 2, 8, [torch.Generator().manual_seed(k) for k in (0, 1)]) for source in sources
+    )
+    for _ in range(70):  # beyond the first queue
+        assert torch.equal(next(dense).x, next(lazy).x)
+    state = lazy.state()
+    expected = [next(lazy).x for _ in range(70)]
+    lazy.restore(state)
+    assert all(torch.equal(next(lazy).x, rows) for rows in expected)
