@@ -3,7 +3,7 @@
 python -m benchmarks.bde [--data DIR] [--warm-up 50000] [--repeats 3]
 
 Needs an environment of its own (``pip install -e . sklearn-contrib-bde==1.0.2``): bde asks for a blackjax older than ours. Both
-work on the cores that the process may use; ``taskset -c 0`` gives one. DIR holds airfoil.npz; without it there is only the tiny fit.
+work on the cores that the process may use; ``taskset -c 0`` gives one. DIR holds airfoil.npz; without it only the tiny fit runs.
 Core seconds are those of the processor, of all threads.
 """
 
@@ -16,6 +16,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,8 @@ def tiny(repeats: int) -> None:
     ours(*budget, 0).fit(X, y)
     runs: dict[str, list[tuple[float, float]]] = {"bde": [], "ours": []}
     for seed in range(repeats):
-        runs["bde"].append(timed(lambda: rival(*budget, seed).fit(x=X, y=y))[1:])
-        runs["ours"].append(timed(lambda: ours(*budget, seed).fit(X, y))[1:])
+        runs["bde"].append(timed(partial(rival(*budget, seed).fit, x=X, y=y))[1:])
+        runs["ours"].append(timed(partial(ours(*budget, seed).fit, X, y))[1:])
     print("\nTiny fit: diabetes, 2 chains, 8 units, 100 + 20 steps of two gradients")
     for name, times in runs.items():
         line(name, *map(list, zip(*times, strict=True)))
@@ -120,14 +121,12 @@ def airfoil(folder: Path, warm_up: int) -> None:
     y, y_test = standardised(file["y"][train], file["y"][test])
     budget = ([16] * 4, 10, 200, warm_up, 1000)
     print(f"\nAirfoil, (16, 16, 16, 16), 10 chains, {warm_up:,} + 1,000 steps of two gradients, relu")
-    model, *seconds = timed(lambda: rival(*budget, 0).fit(x=X, y=y))
+    model, *seconds = timed(partial(rival(*budget, 0).fit, x=X, y=y))
     line("bde", *([part] for part in seconds), rival_scores(model, X_test, y_test))
-    model, *seconds = timed(lambda: ours(*budget, 0).fit(X, y))
+    model, *seconds = timed(partial(ours(*budget, 0).fit, X, y))
     line("ours, as many gradients", *([part] for part in seconds), our_scores(model, X_test, y_test))
     for seed in range(3):
-        model, *seconds = timed(
-            lambda seed=seed: BayesianMLPRegressor([16] * 4, activation="tanh", random_state=seed).fit(X, y)  # type: ignore[misc]
-        )
+        model, *seconds = timed(partial(BayesianMLPRegressor([16] * 4, activation="tanh", random_state=seed).fit, X, y))
         line(f"ours, defaults with tanh, seed {seed}", *([part] for part in seconds), our_scores(model, X_test, y_test))
 
 
