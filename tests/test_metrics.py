@@ -158,7 +158,7 @@ def test_crps_of_point_masses_is_the_ensemble_crps():
 
 def test_crps_does_not_depend_on_the_chunks(monkeypatch):
     whole = mixture_crps(TARGET, MEAN, STD)
-    monkeypatch.setattr(metrics, "CHUNK_ELEMENTS", 5)
+    monkeypatch.setattr(metrics._distributions, "CHUNK_ELEMENTS", 5)
     assert mixture_crps(TARGET, MEAN, STD) == pytest.approx(whole, rel=1e-14)
 
 
@@ -308,7 +308,7 @@ def test_weight_k_equals_k_rows_in_a_scorer(regressor):
 
 def test_rows_may_be_scored_in_chunks(regressor, monkeypatch):
     whole = neg_crps_scorer(regressor, X, Y, sample_weight=np.arange(90) // 20)
-    monkeypatch.setattr(metrics, "CHUNK_ROWS", 17)
+    monkeypatch.setattr(metrics._scorers, "CHUNK_ROWS", 17)
     assert neg_crps_scorer(regressor, X, Y, sample_weight=np.arange(90) // 20) == pytest.approx(whole, rel=1e-12)
 
 
@@ -317,7 +317,7 @@ def test_data_frames_may_be_scored_in_chunks(monkeypatch):
     frame = pandas.DataFrame(X, columns=["u", "v", "w"])
     model = BayesianMLPRegressor(**FAST).fit(frame, Y)
     whole = neg_crps_scorer(model, frame, pandas.Series(Y))
-    monkeypatch.setattr(metrics, "CHUNK_ROWS", 17)
+    monkeypatch.setattr(metrics._scorers, "CHUNK_ROWS", 17)
     assert neg_crps_scorer(model, frame, pandas.Series(Y)) == pytest.approx(whole, rel=1e-12)
 
 
