@@ -24,8 +24,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_sgmcmc import BatchedGridSearchCV, BatchedRandomizedSearchCV, BayesianMLPClassifier, BayesianMLPRegressor
-from sklearn_sgmcmc import model_selection as module
 from sklearn_sgmcmc.chains import RUNNER
+from sklearn_sgmcmc.model_selection import _fits
 from sklearn_sgmcmc.pooling import CannotPoolError, groups, pooled_stages
 from sklearn_sgmcmc.priors import Laplace, Normal, SpikeSlab, StudentT
 from sklearn_sgmcmc.samplers import SAMPLERS
@@ -52,11 +52,11 @@ def batches(monkeypatch):
     """Return the list of the numbers of fits in each batch that is run."""
     sizes = []
 
-    def counted(jobs, original=module.run_together):
+    def counted(jobs, original=_fits.run_together):
         sizes.append(len(jobs))
         return original(jobs)
 
-    monkeypatch.setattr(module, "run_together", counted)
+    monkeypatch.setattr(_fits, "run_together", counted)
     return sizes
 
 
@@ -378,7 +378,7 @@ def test_an_interrupted_search_ends(monkeypatch):
         calls.append(len(jobs))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "run_together", interrupt)
+    monkeypatch.setattr(_fits, "run_together", interrupt)
     with pytest.raises(KeyboardInterrupt):
         BatchedGridSearchCV(classifier(), {"bias_factor": [0, 1]}, cv=3).fit(X, y)
     assert calls == [6]
