@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -89,6 +90,15 @@ def keep_equations(app: Any, what: str, name: str, obj: Any, options: Any, lines
             lines[number] = "".join(parts)
 
 
+def module_of_the_source(app: Any, module: str, name: str) -> str | None:
+    """Return the module whose file has an object's source; objects name the package that they are imported from."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    functions = filter(inspect.isfunction, vars(found).values() if inspect.isclass(found) else [inspect.unwrap(found)])
+    return next((function.__globals__["__name__"] for function in functions), None)
+
+
 # --- the gallery ---------------------------------------------------------------------------------------------------------------
 
 SMALL = {
@@ -134,3 +144,4 @@ def setup(app: Any) -> None:
     app.connect("source-read", drop_missing_pages)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", keep_equations, priority=400)
+    app.connect("viewcode-follow-imported", module_of_the_source)
