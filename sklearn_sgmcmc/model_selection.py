@@ -19,7 +19,7 @@ from joblib import effective_n_jobs
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler, RandomizedSearchCV, check_cv
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from sklearn_sgmcmc.chains import RUNNER, ChainJob
@@ -233,9 +233,14 @@ def _noted(outcome: Outcome) -> Iterator[None]:
 
 
 def _take(values: Any, rows: Any) -> Any:
-    """Return some rows, by number or as a mask, of whatever scikit-learn can take rows of."""
+    """Return some rows, by number or as a mask, of an array, a sparse matrix, a data frame, a series, a pyarrow table or a list."""
     rows = np.asarray(rows)
-    return _safe_indexing(values, np.flatnonzero(rows) if rows.dtype == bool else rows)
+    rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+    if type(values).__module__.startswith("pyarrow."):
+        return values.take(rows)
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return values[rows] if hasattr(values, "shape") else [values[row] for row in rows]
 
 
 def _length(value: Any) -> int | None:

@@ -192,8 +192,8 @@ def _sample(
         or theta0.is_sparse
     ):
         raise ValueError(
-            f"theta0 must be a float32 or float64 tensor of shape (C, P), dense, chains by parameters, and is {_described(theta0)}; "
-            "use torch.zeros(1, P) for one chain."
+            f"theta0 must be a float32 or float64 tensor of shape (C, P), dense, chains by parameters, and is "
+            f"{_described(theta0)}; use torch.zeros(1, P) for one chain."
         )
     if not callable(potential) or not (gradient is None or callable(gradient)):
         raise ValueError(f"potential={potential!r} and gradient={gradient!r} must be functions of theta; gradient may be None.")

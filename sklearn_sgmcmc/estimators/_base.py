@@ -146,6 +146,8 @@ class BaseBayesianMLP(FittedMLP):
                     "warm_start=False to begin anew or from the file that an interrupted fit has left."
                 )
             last.check(model, settings, "Set it back, or use warm_start=False to begin anew.")
+            far = last.model.far_message(model)
+            self._messages += [] if far is None else [far]
             settings = last.settings(settings, key)
         job = self._job(settings, rows, posterior, source, lay_out if last is None else lay_on)
         if last is not None:
