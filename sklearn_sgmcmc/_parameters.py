@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,7 +32,8 @@ class Parameters:
         try:
             number = not (value is None or isinstance(value, str | Parameters) or callable(value))
             held = not number or bool((torch.as_tensor(value, dtype=torch.float64).abs() <= self._largest).all())
-            ok = held and not isinstance(value, bool | np.bool_ | np.ndarray) and bool(torch.as_tensor(holds(value)).all())
+            foreign = isinstance(value, bool | np.bool_ | np.ndarray | Decimal | Fraction)  # torch computes with none of them
+            ok = held and not foreign and bool(torch.as_tensor(holds(value)).all())
         except (AttributeError, OverflowError, TypeError, RuntimeError, ValueError):
             ok = False
         if not ok:

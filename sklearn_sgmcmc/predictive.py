@@ -106,7 +106,7 @@ def over_rows(
     """Return the arrays that ``predict`` makes for each chunk of rows, laid together along an axis: nothing else is held."""
     whole: tuple[NDArray[Any], ...] = ()
     before = (slice(None),) * axis
-    with one_thread():
+    with one_thread(), np.errstate(under="ignore"):
         for rows in row_chunks(n_rows, per_row):
             parts = predict(rows)
             whole = whole or tuple(np.empty((*p.shape[:axis], n_rows, *p.shape[axis + 1 :]), p.dtype) for p in parts)

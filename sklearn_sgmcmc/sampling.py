@@ -184,11 +184,19 @@ def _sample(
     gradient: Callable[[Theta], Theta] | None,
 ) -> Draws:
     """Do what ``sample`` says."""
-    if not isinstance(theta0, torch.Tensor) or theta0.ndim != 2 or theta0.dtype not in FLOATS or theta0.numel() == 0:
+    if (
+        not isinstance(theta0, torch.Tensor)
+        or theta0.ndim != 2
+        or theta0.dtype not in FLOATS
+        or theta0.numel() == 0
+        or theta0.is_sparse
+    ):
         raise ValueError(
-            f"theta0 must be a float32 or float64 tensor of shape (C, P), chains by parameters, and is {_described(theta0)}; "
-            "use torch.zeros(1, P) for one chain."
+            f"theta0 must be a float32 or float64 tensor of shape (C, P), dense, chains by parameters, and is "
+            f"{_described(theta0)}; use torch.zeros(1, P) for one chain."
         )
+    if not callable(potential) or not (gradient is None or callable(gradient)):
+        raise ValueError(f"potential={potential!r} and gradient={gradient!r} must be functions of theta; gradient may be None.")
     theta0 = theta0.detach().clone()
     chosen, timeline = _plan(sampler, schedule, n_steps, burn_in, n_draws)
     eps, tau = _column("step_size", step_size, theta0), _column("temperature", temperature, theta0)
@@ -284,7 +292,7 @@ def _column(name: str, value: Coefficient, theta: Theta) -> Coefficient:
     rule = f"a finite number, or a finite tensor of shape ({len(theta)}, 1), one row per chain"
     if not isinstance(value, torch.Tensor):
         return check_real(name, value, rule=rule, fix="use a float", low=-math.inf)
-    if value.shape != (len(theta), 1) or not bool(torch.isfinite(value).all()):
+    if value.shape != (len(theta), 1) or value.is_complex() or not bool(torch.isfinite(value).all()):
         raise ValueError(f"{name} must be {rule}, and is {_described(value)}.")
     return value.to(device=theta.device, dtype=torch.float64)
 

@@ -243,7 +243,7 @@ class Annealed(Schedule):
 
     Parameters
     ----------
-    amplitude : float > 0, default 1
+    amplitude : float >= 1e-18, default 1
         A, dimensionless.
     gamma : float > 0, default 0.5
         Dimensionless; the paper has 0.3 to 0.8.
@@ -264,7 +264,7 @@ class Annealed(Schedule):
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
-        self.check_field("amplitude", "a number > 0", lambda value: value > 0)
+        self.check_field("amplitude", "a number >= 1e-18", lambda value: value >= 1e-18)
         self.check_field("gamma", "a number > 0", lambda value: value > 0)
         self.check_field("exploration", "a number in (0, 1]", lambda value: 0 < value <= 1)
 

@@ -217,6 +217,7 @@ def test_plot_draws_again_on_other_axes(classifier):
         (lambda m: PredictiveBandDisplay.from_estimator(m, X), "X has 2 columns"),
         (lambda m: ProbabilitySpreadDisplay.from_estimator(m, X), "X has 80 rows"),
         (lambda m: ProbabilitySpreadDisplay.from_predictions(np.ones((3, 2)), labels=[0, 1]), "proba has shape"),
+        (lambda m: ProbabilitySpreadDisplay.from_predictions(np.full((3, 2, 2), np.nan), labels=[0, 1]), "no probability"),
         (lambda m: RejectionDisplay.from_estimator(m, X, LABEL, uncertainty="all"), "uncertainty='all'"),
         (lambda m: RejectionDisplay.from_estimator(m, X, LABEL[:3]), "inconsistent numbers of samples"),
         (lambda m: RejectionDisplay.from_predictions(LABEL, LABEL[:1], Y), "inconsistent numbers of samples"),

@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -43,6 +45,7 @@ BAD = [
     ("burn_in", -0.1),
     ("temperature", -1.0),
     ("temperature", float("nan")),
+    ("temperature", 1e300),
     ("learning_rate", 0.0),
     ("learning_rate", -0.1),
     ("learning_rate", float("inf")),
@@ -63,6 +66,14 @@ def test_bad_parameter_is_named_with_its_value(estimator, name, value):
     with pytest.raises(ValueError, match=f"^{name}={re.escape(repr(value))}") as error:
         estimator(**(FAST | {name: value})).fit(X, LABEL)
     assert re.search("; .+|choose one of|cannot be used here", str(error.value))  # the fix
+
+
+@both
+@pytest.mark.parametrize("name", ["sampler__friction", "prior__scale", "schedule__power", "n_draws__low"])
+def test_a_name_has_no_fields_to_set(estimator, name):
+    with pytest.raises(ValueError, match=rf"{name}=0.1 is a field of an object, and .* is none: pass an object first"):
+        estimator().set_params(**{name: 0.1})
+    assert estimator().set_params(sampler=SGHMC(), sampler__friction=0.1).sampler.friction == 0.1
 
 
 @pytest.mark.parametrize("value", ["poisson", 0.0, -1.0, None])
@@ -110,7 +121,7 @@ def test_fewer_steps_than_draws_warn_with_both_numbers(estimator):
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (np.full(40, -1.0), "sample_weight has the negative value -1.0"),
+        (np.full(40, -1.0), "sample_weight has the value -1.0"),
         (np.zeros(40), "sample_weight is zero for every row"),
         (np.full(40, np.nan), "sample_weight contains NaN"),
         (np.ones((40, 2)), "sample_weight"),
@@ -340,6 +351,9 @@ def test_predicting_in_inference_mode_does_not_disturb_a_later_fit():
         ({"sampler": "sgd", "temperature": np.array([0, 1])}, "temperature=array"),
         ({"sampler": ASGLD(bias_factor=1e300)}, r"ASGLD.bias_factor=1e\+300 must be a number >= 0 and at most 1e\+18"),
         ({"sampler": MCLMC(energy_error=1e300)}, "MCLMC.energy_error=.* at most"),
+        ({"sampler": SGHMC(friction=Fraction(1, 10))}, "SGHMC.friction=Fraction"),
+        ({"sampler": SGHMC(friction=Decimal("0.1"))}, "SGHMC.friction=Decimal"),
+        ({"schedule": Annealed(amplitude=1e-300)}, "Annealed.amplitude=1e-300 must be a number >= 1e-18"),
         ({"sampler": SGHMC(gradient_noise_variance=10**400)}, "SGHMC.gradient_noise_variance=10+ must be"),
         ({"sampler": "msgld", "bias_factor": 1e300}, "MSGLD.bias_factor=.* at most"),
         ({"sampler": Sampler()}, "sampler=.* is not known"),

@@ -1,10 +1,12 @@
 """What people feed to estimators."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import DataConversionWarning
@@ -235,6 +237,28 @@ def test_dates_are_no_numbers(estimator, library):
 def test_dates_are_no_targets():
     with pytest.raises(ValueError, match="y has the dtype datetime64"):
         BayesianMLPRegressor(**FAST).fit(X, np.full(60, np.datetime64("2000-01-01")))
+
+
+def test_dates_have_no_density():
+    with pytest.raises(ValueError, match="y has the dtype datetime64"):
+        BayesianMLPRegressor(**FAST).fit(X, Y).log_predictive_density(X, np.full(60, np.datetime64("2000-01-01")))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pytest.param("pandas.NA", id="NA"), 5])
+def test_missing_and_mixed_labels_are_refused(missing):
+    missing = pytest.importorskip("pandas").NA if missing == "pandas.NA" else missing
+    labels = np.array(["a", "b"] * 30, dtype=object)
+    labels[7] = missing
+    for call in (BayesianMLPClassifier(**FAST).fit, partial(BayesianMLPClassifier(**FAST).partial_fit, classes=["a", "b"])):
+        with pytest.raises(
+            ValueError, match=rf"y has entries of the types .*{type(missing).__name__}.*: drop rows without a label"
+        ):
+            call(X, labels)
+
+
+def test_weights_that_are_not_numbers_are_refused_even_unchecked():
+    with config_context(assume_finite=True), pytest.raises(ValueError, match="sample_weight has the value nan"):
+        BayesianMLPRegressor(**FAST).fit(X, Y, sample_weight=np.full(60, np.nan))
 
 
 def test_variances_that_underflow_are_an_error():

@@ -211,6 +211,12 @@ def test_a_data_frame_keeps_its_names():
     assert batched.classes_.tolist() == ["x", "y", "z"]
 
 
+def test_tables_of_pyarrow_are_split():
+    pytest.importorskip("sklearn", "1.9", reason="takes no rows of tables")
+    arrow = pytest.importorskip("pyarrow")
+    both(classifier(), {"bias_factor": [0, 1]}, arrow.table(dict(zip("abcd", X.T, strict=True))), y)
+
+
 def test_a_search_inside_cross_val_score_equals_the_plain_one():
     searches = (kind(classifier(), {"bias_factor": [0, 1]}, cv=2) for kind in (GridSearchCV, BatchedGridSearchCV))
     plain, batched = (cross_val_score(search, X, y, cv=2) for search in searches)

@@ -375,6 +375,11 @@ CLASSES = [
     ({}, {"classes": None}, "first call of partial_fit must name all classes"),
     ({}, {"classes": ["a", "b"]}, r"y has classes \['c'\] that are not among \['a', 'b'\]"),
     ({"class_weight": "balanced"}, {"classes": ["a", "b", "c"]}, "class_weight='balanced'"),
+    ({}, {"classes": {"a", "b", "c"}}, "classes=.* must be a list of all labels"),
+    ({}, {"classes": "abc"}, "classes='abc' must be a list of all labels"),
+    ({}, {"classes": []}, r"classes=\[\] must be a list of all labels"),
+    ({}, {"classes": [0.0, np.nan]}, "none of them NaN"),
+    ({}, {"classes": ["a", "b", "c", None]}, "classes has entries of the types NoneType, str"),
 ]
 
 

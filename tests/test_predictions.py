@@ -7,6 +7,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc.metrics import mixture_log_loss
 from sklearn_sgmcmc.predictive import mixture_quantile, over_rows
 
 FAST = {"hidden_layer_sizes": (6,), "max_iter": 60, "n_draws": 7, "n_chains": 3, "random_state": 0}
@@ -55,6 +56,13 @@ def test_class_uncertainty_splits_into_entropy_and_mutual_information(classifier
     np.testing.assert_allclose(split.aleatoric, entropy(draws).mean(0), atol=1e-9)
     np.testing.assert_allclose(split.total, split.aleatoric + split.epistemic, atol=1e-12)
     assert (split.epistemic >= -1e-12).all()
+
+
+def test_numbers_that_underflow_are_zero_whatever_numpy_does_about_them(classifier, regressor):
+    with np.errstate(all="raise"):
+        classifier.predict_proba((1e4 * X).astype(np.float32), return_std=True)
+        density = regressor.log_predictive_density(X, Y + 100)
+        assert mixture_log_loss(Y + 100, *regressor.predict_mixture(X)) == pytest.approx(-density.mean(), rel=1e-9)
 
 
 def test_mean_over_draws_is_predict(regressor):

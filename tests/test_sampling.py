@@ -99,6 +99,9 @@ def test_temperature_scales_the_variance():
         ({"burn_in": 1.0}, "burn_in=1.0 must be a share"),
         ({"random_state": -1}, "random_state=-1 must be an integer >= 0"),
         ({"theta0": [[0.0, 1.0]]}, "theta0 must be a float32 or float64 tensor"),
+        ({"theta0": torch.zeros(4, 2).to_sparse()}, r"theta0 must be .* \(C, P\), dense"),
+        ({"potential": 3.0}, "potential=3.0 and gradient=None must be functions"),
+        ({"step_size": torch.full((4, 1), 0.1 + 0j)}, "step_size must be a finite number"),
         (
             {"sampler": NonReversibleSGLD(skew=torch.ones(2, 2))},
             r"(?s)NonReversibleSGLD.skew=.* must be a square torch tensor S",

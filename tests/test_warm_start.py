@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from test_conjugate import precision
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
@@ -174,6 +175,14 @@ def test_what_cannot_go_on_is_an_error_that_leaves_the_model_whole(estimator, se
         model.fit(X[:, columns], y)
     np.testing.assert_array_equal(model.predict(X), prediction)
     assert model.set_params(warm_start=False, n_chains=5).fit(X[:, columns], y).n_iter_ == 40
+
+
+@pytest.mark.parametrize(("name", "x", "y"), [("X", 100.0, 0.0), ("y", 0.0, 100.0)])
+def test_rows_far_from_the_last_ones_are_warned_of(name, x, y):
+    X = np.random.RandomState(0).randn(40, 2)
+    model = BayesianMLPRegressor((4,), prior="normal", max_iter=20, n_draws=4, random_state=0, warm_start=True).fit(X, X[:, 0])
+    with pytest.warns(ConvergenceWarning, match=rf"{name} is [0-9.]+ standard deviations away from .* use warm_start=False"):
+        model.fit(X + x, X[:, 0] + y)
 
 
 def test_other_classes_targets_or_noise_are_errors():

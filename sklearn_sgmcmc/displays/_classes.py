@@ -235,6 +235,8 @@ class ProbabilitySpreadDisplay(Display):
                 f"proba has shape {draws.shape}, and there are {classes.size} labels: it must be (n_draws, n_rows, n_classes), "
                 "what sample_posterior of a classifier returns."
             )
+        if draws.size == 0 or not ((draws >= 0) & (draws <= 1)).all():
+            raise ValueError("proba is empty, or holds what is no probability: pass what sample_posterior of a classifier returns.")
         check_few_rows(draws.shape[1])
         return cls(proba=draws, classes=classes).plot(ax, **kwargs)
 

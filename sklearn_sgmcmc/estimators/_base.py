@@ -142,9 +142,12 @@ class BaseBayesianMLP(FittedMLP):
         if last is not None:
             if settings.checkpoint is not None:
                 raise ValueError(
-                    f"checkpoint={self.checkpoint!r} keeps no start of chains that go on: use checkpoint=None for a warm fit."
+                    f"checkpoint={self.checkpoint!r} keeps no start of chains that go on: use checkpoint=None for a warm fit, or "
+                    "warm_start=False to begin anew or from the file that an interrupted fit has left."
                 )
             last.check(model, settings, "Set it back, or use warm_start=False to begin anew.")
+            far = last.model.far_message(model)
+            self._messages += [] if far is None else [far]
             settings = last.settings(settings, key)
         job = self._job(settings, rows, posterior, source, lay_out if last is None else lay_on)
         if last is not None:

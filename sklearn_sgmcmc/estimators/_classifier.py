@@ -18,6 +18,7 @@ from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc.estimators._base import Matrix, Targets
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._fitted import cast_finite
+from sklearn_sgmcmc.estimators._inputs import check_labels
 from sklearn_sgmcmc.estimators._review import Quantity
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Automatic
@@ -107,7 +108,7 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
         if first and classes is None:
             raise ValueError("classes=None: the first call of partial_fit must name all classes that may come; pass classes=[...].")
         if classes is not None:
-            given = np.unique(column_or_1d(classes))
+            given = _distinct(classes)
             if not first and not np.array_equal(given, self.classes_):
                 raise ValueError(f"classes={given.tolist()} were {self.classes_.tolist()} in the first call; leave classes=None.")
             self.classes_ = given
@@ -277,3 +278,13 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
 
     def _probabilities(self, outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:
         return self._likelihood.mean(outputs.double())
+
+
+def _distinct(classes: ArrayLike) -> NDArray[Any]:
+    """Return the labels that a caller of ``partial_fit`` names, sorted."""
+    given = np.asarray(classes)
+    if given.ndim == 1:
+        check_labels("classes", given)
+    if given.ndim != 1 or given.size == 0 or (given != given).any():
+        raise ValueError(f"classes={classes!r} must be a list of all labels, none of them NaN; np.unique(y) of all rows, say.")
+    return np.unique(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,35 @@ class FittedMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
                 f"{name} is there only after a fit with a prior that has a spike: use prior='spike_slab' or 'prior_switch'."
             )
         return threshold
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, ``sampler__friction`` and the like being fields of the object in a parameter.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, or a field is set of what has none, such as ``sampler="sghmc"``.
+        """
+        for name in params:
+            owner, _, inner = name.partition("__")
+            value = params.get(owner, getattr(self, owner, None))
+            if inner and owner in self._get_param_names() and not hasattr(value, "set_params"):
+                raise ValueError(
+                    f"{name}={params[name]!r} is a field of an object, and {owner}={value!r} is none: pass an object first, as in "
+                    "sampler=SGHMC(), prior=Laplace() or schedule=Cyclical()."
+                )
+        super().set_params(**params)
+        return self
 
     # --- diagnostics ---------------------------------------------------------------------------------------------------------
 

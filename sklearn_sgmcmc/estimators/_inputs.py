@@ -18,6 +18,8 @@ def validate_data(estimator: Any, X: Any, y: Any = "no_validation", *, y_numeric
     if y_numeric:
         _check_undated("y", y)
         how["y_numeric"] = True
+    else:
+        check_labels("y", y)
     with np.errstate(invalid="ignore"):  # scikit-learn adds all values up, and the largest ones of both signs give NaN
         found = validate_any_data(estimator, X, y, **how)
     return (found[0], _numbers(found[1])) if y_numeric else found
@@ -26,6 +28,7 @@ def validate_data(estimator: Any, X: Any, y: Any = "no_validation", *, y_numeric
 def check_array(values: Any, *, input_name: str, **how: Any) -> NDArray[Any]:
     """Return an array checked by scikit-learn's function of this name."""
     _check_unmasked(input_name, values)
+    _check_undated(input_name, values)
     with np.errstate(invalid="ignore"):
         return np.asarray(check_any_array(values, input_name=input_name, **how))
 
@@ -42,6 +45,21 @@ def _check_undated(name: str, values: Any) -> None:
     dated = [str(kind) for kind in types.ravel() if str(kind).lower().startswith(("date", "time", "duration"))]
     if dated:
         raise ValueError(f"{name} has the dtype {dated[0]}: a date is no number; subtract one and divide by a unit of time.")
+
+
+def check_labels(name: str, labels: Any) -> None:
+    """Raise ValueError if labels have no order among each other: some are missing, or they are of several kinds."""
+    labels = np.asarray(labels)
+    if labels.dtype != object:
+        return
+    try:
+        sorted(set(labels.ravel()))
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in labels.ravel()})
+        raise ValueError(
+            f"{name} has entries of the types {', '.join(kinds)}, which cannot be sorted: drop rows without a label (None, NA, "
+            "NaN), and make all labels strings or all numbers."
+        ) from None
 
 
 def _numbers(y: NDArray[Any]) -> NDArray[Any]:

@@ -23,6 +23,8 @@ from sklearn_sgmcmc.schedules import Constant
 
 WARM, STREAM = 2, 3
 """What follows the integers of a fit's random streams in those of a warm fit and of a call of ``partial_fit``."""
+FAR = 20.0
+"""Standard deviations between the means of two calls beyond which the function of the first says nothing about the second."""
 OWN = 4
 """Integers of a fit's random streams."""
 
@@ -64,6 +66,19 @@ class Model:
             theta = (self._to_inputs if of_inputs else self._to_targets)(shared(theta).double(), old, new).numpy()
         return theta.astype(given.dtype)
 
+    def far_message(self, other: Model) -> str | None:
+        """Return what to say if the other model's rows lie so far from this one's that the function there is no good start."""
+        off = {"X": _distance(self.x_scaling, other.x_scaling, self.x_scaling.scale)}
+        if self.y_scaling is not None and other.y_scaling is not None:
+            off["y"] = _distance(self.y_scaling, other.y_scaling, other.y_scaling.scale)
+        name = max(off, key=lambda name: off[name])
+        if off[name] <= FAR:
+            return None
+        return (
+            f"{name} is {off[name]:.3g} standard deviations away from that of the last call, and the chains start at the function "
+            "that they had: use warm_start=False to begin anew."
+        )
+
     def _to_inputs(self, theta: Theta, old: Scaling, new: Scaling) -> Theta:
         """Return W x + b in terms of inputs scaled anew: W s'/s for W, and b + W (m' - m)/s for b."""
         theta = theta.clone()
@@ -84,6 +99,12 @@ class Model:
         if isinstance(self.likelihood, HomoscedasticNoise):
             theta[:, self.network.n_params :] += ratio.log()
         return theta
+
+
+def _distance(old: Scaling, new: Scaling, unit: NDArray[np.float64]) -> float:
+    """Return how far the means of two sets of rows lie apart at most, in a unit of each column."""
+    with np.errstate(over="ignore"):
+        return float((np.abs(new.mean - old.mean) / unit).max())
 
 
 def _listed(classes: NDArray[Any] | None) -> list[Any] | None:

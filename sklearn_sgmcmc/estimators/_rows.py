@@ -74,8 +74,8 @@ def row_weights(x: Any, sample_weight: ArrayLike | None) -> NDArray[np.float64]:
     if weight.ndim != 1:
         raise ValueError(f"sample_weight has shape {weight.shape}: it must be 1D, one weight per row of X.")
     check_consistent_length(x, weight)
-    if weight.min() < 0:
-        raise ValueError(f"sample_weight has the negative value {weight.min()}: weights are counts, make them >= 0.")
+    if not weight.min() >= 0:  # NaN, which scikit-learn lets pass with assume_finite, included
+        raise ValueError(f"sample_weight has the value {weight.min()}: weights are counts, make them >= 0.")
     if not weight.any():
         raise ValueError("sample_weight is zero for every row: give at least one row a positive weight.")
     if weight.max() > LARGEST_WEIGHT or weight[weight > 0].min() < 1 / LARGEST_WEIGHT:

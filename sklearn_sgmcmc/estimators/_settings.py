@@ -243,7 +243,8 @@ def _temperature(value: Any, sampler: Sampler, own: float) -> float:
         return 0.0
     if value is None:
         return own
-    return check_real("temperature", value, rule="a number >= 0 or None", fix="1 is the Bayesian posterior")
+    rule = f"a number in [0, {LARGEST:g}] or None"
+    return check_real("temperature", value, rule=rule, fix="1 is the Bayesian posterior", high=LARGEST)
 
 
 def _prior(value: Any, scale: Any) -> Prior:

@@ -167,7 +167,10 @@ class StreamingMLP(BaseBayesianMLP):
             advice = settings.sampler.runaway_advice
         message = f"learning_rate={self.learning_rate!r} diverged ({n_dead} of {len(alive)} chains); {advice}."
         if not alive.any():
-            raise ValueError(f"{message} The model is left as it was before this call.")
+            raise ValueError(
+                f"{message} The model is left as it was before this call. If a smaller rate does not help, this chunk lies far "
+                "from the rows that the scales of X and y are from."
+            )
         self._messages.append(f"{message} The diverged chains were dropped.")
         return alive, strays
 

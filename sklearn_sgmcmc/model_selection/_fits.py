@@ -220,9 +220,11 @@ def _noted(outcome: Outcome) -> Iterator[None]:
 
 
 def _take(values: Any, rows: Any) -> Any:
-    """Return some rows, by number or as a mask, of an array, a sparse matrix, a data frame, a series or a list."""
+    """Return some rows, by number or as a mask, of an array, a sparse matrix, a data frame, a series, a pyarrow table or a list."""
     rows = np.asarray(rows)
     rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+    if type(values).__module__.startswith("pyarrow."):
+        return values.take(rows)
     if hasattr(values, "iloc"):
         return values.iloc[rows]
     return values[rows] if hasattr(values, "shape") else [values[row] for row in rows]
