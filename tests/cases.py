@@ -510,6 +510,8 @@ def cases(draw):
     )
     if refused or case.values in ("nan", "inf", "minus inf") or case.target in ("nan", "inf", "minus inf"):
         case.expect = "refused"
+    elif case.container == "float16" and case.values == "offset":  # inf: beyond the largest number of 16 bits
+        case.expect = "refused"
     elif odd in ("", "container", "predict") and set(names) <= set(SAFE) and case.container != "pandas, equal names":
         case.expect = "works"
     return case
