@@ -42,7 +42,7 @@ def lay_out(
     """
     simple = int(np.argmax(timeline.collect)) // 2 if isinstance(posterior.likelihood, HeteroscedasticNoise) else 0
     priors = _prior_steps(settings, timeline)
-    stages = _warm_up(settings, replace(posterior, prior=priors[0].for_mode), n_rows)
+    stages = warm_up(settings, replace(posterior, prior=priors[0]), n_rows)
     for start, stop in pairwise([*sorted({0, simple, *priors}), len(timeline)]):
         target = replace(posterior, prior=priors[max(step for step in priors if step <= start)])
         target = homoscedastic(target) if start < simple else target
@@ -62,7 +62,7 @@ def lay_on(
     return (_sampling(settings, timeline, target, step_size, full_batch=full_batch),)
 
 
-def _warm_up(settings: Settings, posterior: Posterior, n_rows: int) -> list[Stage]:
+def warm_up(settings: Settings, posterior: Posterior, n_rows: int) -> list[Stage]:
     """Return the stage that takes each chain to a mode of its own: Adam on minibatches, with a rate that falls to 0."""
     n_steps = settings.warm_up_steps(n_rows)
     if n_steps == 0:
@@ -70,7 +70,8 @@ def _warm_up(settings: Settings, posterior: Posterior, n_rows: int) -> list[Stag
     falling = 0.5 * (1.0 + np.cos(np.pi * np.arange(n_steps) / n_steps))
     never = np.zeros(n_steps, dtype=np.bool_)
     timeline = Timeline(falling, np.zeros(n_steps), ~never, never)
-    target = homoscedastic(posterior) if isinstance(posterior.likelihood, HeteroscedasticNoise) else posterior
+    target = replace(posterior, prior=posterior.prior.for_mode)
+    target = homoscedastic(target) if isinstance(posterior.likelihood, HeteroscedasticNoise) else target
     return [Stage(Adam(), timeline, target, WARM_UP_RATE, 0.0, batch_size=min(n_rows, WARM_UP_ROWS))]
 
 

@@ -19,7 +19,7 @@ from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.estimators._resume import STREAM, LastState, Model, Stream
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Settings
-from sklearn_sgmcmc.estimators._stages import core_limit, homoscedastic, to_heteroscedastic
+from sklearn_sgmcmc.estimators._stages import core_limit, homoscedastic, to_heteroscedastic, warm_up
 from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise
 from sklearn_sgmcmc.noise import BlockNoise, blocks_of, noise_generators, row_generators
 from sklearn_sgmcmc.posterior import MinibatchPotential, Posterior
@@ -116,7 +116,7 @@ def lay_out_chunk(
     noise, batches = _random(settings, chunk, target, last)
     batch = next(batches)
     factor = torch.from_numpy(before.factor).to(settings.device)
-    state = _state(settings, last, chunk, _n_data(before, chunk, settings.learning_rate * factor), batch, noise)
+    state = _state(settings, last, chunk, _n_data(before, chunk, settings.learning_rate * factor), batch, batches, noise)
     forget = _forget(settings, state, factor)
     n_data = _n_data(before, chunk, forget)
     potential = _posterior(settings, last.model, chunk, n_data).bind(batch, batches)
@@ -152,7 +152,8 @@ def _random(settings: Settings, chunk: Chunk, target: NDArray[np.float64], last:
     noise = BlockNoise(noise_generators(numbers, blocks_of(n_chains), settings.device))
     source = chunk.rows.source(last.model.x_scaling, target, settings.dtype, settings.device)
     sets = [RowSet(0, len(chunk.rows.weight))] * n_chains
-    generators = row_generators(numbers, range(n_chains if chunk.n_steps > 1 else 1), settings.device)  # a whole chunk needs none
+    whole = chunk.n_steps == 1 and last.state is not None  # needs no generator per chain
+    generators = row_generators(numbers, range(1 if whole else n_chains), settings.device)
     return noise, Batches(source, sets, chunk.rows.batch_size, generators)
 
 
@@ -174,11 +175,19 @@ def _n_data(before: Stream, chunk: Chunk, forget: torch.Tensor) -> torch.Tensor:
     return kept * torch.minimum(torch.from_numpy(before.n_data).to(forget), long) + (1.0 - kept) * long
 
 
-def _state(settings: Settings, last: LastState, chunk: Chunk, n_data: torch.Tensor, batch: Minibatch, noise: BlockNoise) -> Any:
-    """Return the sampler's state to go on from: that of the last call, or a fresh one at its parameters or at random ones."""
+def _state(
+    settings: Settings,
+    last: LastState,
+    chunk: Chunk,
+    n_data: torch.Tensor,
+    batch: Minibatch,
+    batches: Batches,
+    noise: BlockNoise,
+) -> Any:
+    """Return the sampler's state to go on from: that of the last call, or a fresh one at its parameters or at first ones."""
     posterior = _posterior(settings, last.model, chunk, n_data)
     if last.state is None:
-        theta = _random_start(settings, posterior, noise)
+        theta = _first_parameters(settings, posterior, batches, noise)
     else:
         state = last.tensors(settings.device)
         if last.sampler == repr(settings.sampler) and state.theta.dtype == settings.dtype:
@@ -188,12 +197,15 @@ def _state(settings: Settings, last: LastState, chunk: Chunk, n_data: torch.Tens
     return settings.sampler.init(theta, posterior.bind(batch), noise, control)
 
 
-def _random_start(settings: Settings, posterior: Posterior, noise: BlockNoise) -> Theta:
-    """Return random parameters; those of a noise head give the same level everywhere, one standard deviation of y."""
+def _first_parameters(settings: Settings, posterior: Posterior, batches: Batches, noise: BlockNoise) -> Theta:
+    """Return random parameters, taken to a mode of the first chunk by the warm-up; a noise head begins with one level everywhere."""
     with_head = isinstance(posterior.likelihood, HeteroscedasticNoise)
     first = homoscedastic(posterior) if with_head else posterior
     scale = first.initial_scale().to(device=settings.device, dtype=settings.dtype)
     theta = noise(torch.empty(settings.n_chains, len(scale), dtype=settings.dtype, device=settings.device)) * scale
+    stages = warm_up(settings, posterior, batches.row_sets[0].size)
+    if stages:
+        theta = run(stages, theta, batches, noise).state.theta
     return to_heteroscedastic(first, theta) if with_head else theta
 
 
