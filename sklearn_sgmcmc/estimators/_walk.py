@@ -198,7 +198,7 @@ def _state(
 
 
 def _first_parameters(settings: Settings, posterior: Posterior, batches: Batches, noise: BlockNoise) -> Theta:
-    """Return random parameters, taken to a mode of the first chunk by the warm-up; a noise head begins with one level everywhere."""
+    """Return random parameters, taken to a mode of the first chunk by the warm-up; a noise head begins with one level."""
     with_head = isinstance(posterior.likelihood, HeteroscedasticNoise)
     first = homoscedastic(posterior) if with_head else posterior
     scale = first.initial_scale().to(device=settings.device, dtype=settings.dtype)
