@@ -12,9 +12,10 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     activation : str, default "relu"
         "relu", "tanh", "logistic", "identity", "silu" or "gelu".
     sampler : str or Sampler, default "auto"
-        "auto" is, for regression, ``MCLMC(energy_error=0.3, memory=200)`` at full batch, unless a given learning rate or bias
-        factor, more columns than rows, temperature 0, a prior that is not normal or a schedule other than "constant" stands against
-        it, and "sghmc" otherwise; for classification it is "msgld". ``sampler_`` tells which. By name: "sgld", "mala", "psgld",
+        "auto" is, for regression, ``MCLMC(energy_error=min(0.3, N / (4 P)), memory=200)`` at full batch with N rows and P network
+        parameters, unless N < P / 10, a given learning rate or bias factor, temperature 0, a prior that is not normal or a schedule
+        other than "constant" stands against it, and "sghmc" otherwise; for classification it is "msgld". ``sampler_`` tells
+        which. By name: "sgld", "mala", "psgld",
         "sgrld", "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "santa", "nr_sgld",
         "nr_sgld_hessian", "nr_sgld_spsa", "nr_sgld_spsa2", "mclmc" (of shorter steps, nearer to the posterior), or the optimisers
         "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The fields of a Sampler object can be searched as

@@ -18,8 +18,12 @@ from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.estimators._settings import Automatic
 from sklearn_sgmcmc.estimators._streaming import StreamingMLP
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
+from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.kinetic import SGHMC
 from sklearn_sgmcmc.samplers.microcanonical import MCLMC
+
+LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE, FEWEST_ROWS = 0.3, 0.25, 0.1
+"""sampler="auto" at full batch: energy error of a step per sqrt(P), at most and per row of a parameter; fewest rows of one."""
 
 LEAST_NOISE = 1e-6
 """Least known noise, and the inverse of the largest, in standard deviations of y: beyond, float32 cannot hold the curvature."""
@@ -28,6 +32,17 @@ LOUD = 1.25
 """Learned noise beyond this many standard deviations of y is a failure of the chains: the mean of y alone leaves 1."""
 LEAST_DATA = 10
 """Total weight from which the posterior of the noise is not mostly prior."""
+
+
+def _at_full_batch(rows_per_parameter: float) -> Sampler:
+    """Return what sampler="auto" is at full batch.
+
+    The energy error of a microcanonical step is shared by all parameters, and where rows decide on few of them it heats the rows:
+    noise levels grow. So it is held down in proportion, until such steps would be too short to be of use.
+    """
+    if rows_per_parameter < FEWEST_ROWS:
+        return SGHMC()
+    return MCLMC(energy_error=min(LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE * rows_per_parameter), memory=200.0)
 
 
 @shared_docs
@@ -68,7 +83,7 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
     noise: float | str = "heteroscedastic"
     normalize_y: bool = True
 
-    _automatic = Automatic(MCLMC(energy_error=0.3, memory=200.0), SGHMC(), temperature=1.0)
+    _automatic = Automatic(_at_full_batch, SGHMC(), temperature=1.0)
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
 

@@ -7,7 +7,7 @@ import math
 import numbers
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -45,9 +45,12 @@ Rate = Literal["given", "default", "auto"]
 
 
 class Automatic(NamedTuple):
-    """What sampler="auto" stands for, and the temperature that it takes if none is given."""
+    """What sampler="auto" stands for, and the temperature that it takes if none is given.
 
-    full_batch: Sampler
+    ``full_batch`` makes a sampler for a number of rows per parameter.
+    """
+
+    full_batch: Callable[[float], Sampler]
     minibatch: Sampler
     temperature: float
 
@@ -77,18 +80,17 @@ class Settings(NamedTuple):
     verbose: int
     checkpoint: Path | None
 
-    def at(self, *, full_batch: bool, tall: bool) -> Settings:
+    def at(self, *, full_batch: bool, rows_per_parameter: float) -> Settings:
         """Return the settings with what sampler="auto" stands for.
 
         The sampler for full batches where nothing stands against it: it needs all rows at every step, a positive temperature
-        throughout, a smooth prior, no bias factor, and to choose its step. Where the prior alone decides on most of the weights
-        (fewer rows than columns) it is slow to heat up from the mode, and noise levels grow instead.
+        throughout, a smooth prior, no bias factor, and to choose its step.
         """
         steady = isinstance(self.schedule, Constant) and self.temperature > 0 and self.rate == "auto"
         smooth = all(isinstance(prior, Normal) for _, prior in self.prior.phases)
-        if self.automatic is None or not (full_batch and tall and steady and smooth):
+        if self.automatic is None or not (full_batch and steady and smooth):
             return self
-        sampler = dataclasses.replace(self.automatic.full_batch)  # type: ignore[type-var]
+        sampler = self.automatic.full_batch(rows_per_parameter)
         return self._replace(sampler=sampler, learning_rate=sampler.default_learning_rate)
 
     def n_steps(self, n_rows: int, batch_size: int) -> int:
