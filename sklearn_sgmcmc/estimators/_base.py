@@ -194,7 +194,7 @@ class BaseBayesianMLP(FittedMLP):
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
     _automatic: ClassVar[Automatic]
-    _least_warm_up = 1000
+    _least_warm_up = (1000, 16_000)  # steps, at full batch and with minibatches
     _y_numeric = False
     _full_batch_rows = 1000
 
@@ -276,7 +276,8 @@ class BaseBayesianMLP(FittedMLP):
             self._messages.append(f"learning_rate={self.learning_rate_} {seen}. {advice}.")
         self._threshold, self._prune = spike_threshold(cast(Posterior, job.stages[-1].posterior))
         self.effective_temperature_ = effective_temperature(settings, job.stages[-1].timeline)
-        self.n_steps_ = result.n_steps - settings.warm_up_steps(len(rows.weight))
+        n_rows = len(rows.weight)
+        self.n_steps_ = result.n_steps - settings.warm_up_steps(n_rows, full_batch=rows.batch_size == n_rows)
         self.sampler_ = settings.sampler
         self.n_iter_ = max(1, self.n_steps_ * rows.batch_size // len(rows.weight))
 

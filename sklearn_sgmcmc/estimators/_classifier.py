@@ -64,7 +64,7 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
     class_weight: dict[Any, float] | str | None = None
 
     _automatic = Automatic(lambda rows_per_parameter: MSGLD(), MSGLD(), temperature=0.3)
-    _least_warm_up = 500
+    _least_warm_up = (500, 500)
 
     @available_if(takes_chunks)  # type: ignore[untyped-decorator]
     @shared_docs

@@ -68,7 +68,7 @@ class Settings(NamedTuple):
     schedule: Schedule
     prior: Prior
     warm_up: int | None
-    least_warm_up: int
+    least_warm_up: tuple[int, int]
     max_iter: int | None
     burn_in: float
     n_draws: int
@@ -103,14 +103,14 @@ class Settings(NamedTuple):
             return max(1, -(-self.epochs(n_rows, batch_size, least) * n_rows // batch_size))
         return self.max_iter if full else max(1, -(-self.max_iter * n_rows // batch_size))
 
-    def warm_up_steps(self, n_rows: int) -> int:
-        """Return the number of steps of the warm-up over ``n_rows`` rows."""
+    def warm_up_steps(self, n_rows: int, *, full_batch: bool) -> int:
+        """Return the number of steps of the warm-up over ``n_rows`` rows, of a run at full batch or with minibatches."""
         if self.warm_up is not None:
             return -(-self.warm_up * n_rows // min(n_rows, WARM_UP_ROWS))
         if self.sampler.law == "optimiser":
             return 0
         steps_per_epoch = n_rows / min(n_rows, WARM_UP_ROWS)
-        n_steps = max(self.least_warm_up, math.ceil(WARM_UP_EPOCHS * steps_per_epoch))
+        n_steps = max(self.least_warm_up[0 if full_batch else 1], math.ceil(WARM_UP_EPOCHS * steps_per_epoch))
         return n_steps if self.max_iter is None else min(n_steps, math.ceil(self.max_iter * steps_per_epoch))
 
     def unit(self, n_data: float) -> float:
