@@ -52,7 +52,9 @@ def mixture_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, samp
     y, mean, std, weight = _mixture_arguments(y_true, mean, std, sample_weight)
     _check_density(std)
     log_density = (-0.5 * np.square((y - mean) / std) - np.log(std) - 0.5 * math.log(2 * math.pi)).sum(axis=2)
-    return float(np.average(math.log(len(mean)) - np.logaddexp.reduce(log_density, axis=0), weights=weight))
+    with np.errstate(under="ignore"):
+        log_mean = np.logaddexp.reduce(log_density, axis=0) - math.log(len(mean))
+    return -float(np.average(log_mean, weights=weight))
 
 
 def gaussian_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
