@@ -41,7 +41,7 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         Epochs in which each chain is first taken to a mode of its own, by Adam on minibatches of 64 rows with a learning rate that
         falls from 0.003 to 0 as half a cosine. "auto" is 50 epochs or 1,000 steps (16,000 with minibatches; 500 for a classifier),
         whichever is more, but no more than ``max_iter`` epochs, and none for an optimiser. ``partial_fit`` warms up on the chunk of
-        its first call.
+        its first call, "auto" for 1,000 steps (500 for a classifier) at most.
     max_iter : int >= 1 or None, default None
         Epochs after the warm-up; at full batch an epoch is one step. None is 10 steps per row, at least 1,000 and at most 16,000,
         at full batch, and as many epochs as give 16,000 steps otherwise.

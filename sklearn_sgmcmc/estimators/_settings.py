@@ -113,6 +113,11 @@ class Settings(NamedTuple):
         n_steps = max(self.least_warm_up[0 if full_batch else 1], math.ceil(WARM_UP_EPOCHS * steps_per_epoch))
         return n_steps if self.max_iter is None else min(n_steps, math.ceil(self.max_iter * steps_per_epoch))
 
+    def first_steps(self, n_rows: int) -> int:
+        """Return the number of steps of a stream's warm-up on its first chunk: "auto" does not pass it over and over."""
+        n_steps = self.warm_up_steps(n_rows, full_batch=True)
+        return n_steps if self.warm_up is not None else min(n_steps, self.least_warm_up[0])
+
     def unit(self, n_data: float) -> float:
         """Return learning_rate / step_size: N, the total weight, or 1 for a sampler that steps by the learning rate itself."""
         return 1.0 if self.sampler.step_is_learning_rate else n_data

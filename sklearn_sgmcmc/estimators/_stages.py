@@ -42,7 +42,7 @@ def lay_out(
     """
     simple = int(np.argmax(timeline.collect)) // 2 if isinstance(posterior.likelihood, HeteroscedasticNoise) else 0
     priors = _prior_steps(settings, timeline)
-    stages = warm_up(settings, replace(posterior, prior=priors[0]), n_rows, full_batch=full_batch)
+    stages = warm_up(replace(posterior, prior=priors[0]), n_rows, settings.warm_up_steps(n_rows, full_batch=full_batch))
     for start, stop in pairwise([*sorted({0, simple, *priors}), len(timeline)]):
         target = replace(posterior, prior=priors[max(step for step in priors if step <= start)])
         target = homoscedastic(target) if start < simple else target
@@ -62,9 +62,8 @@ def lay_on(
     return (_sampling(settings, timeline, target, step_size, full_batch=full_batch),)
 
 
-def warm_up(settings: Settings, posterior: Posterior, n_rows: int, *, full_batch: bool) -> list[Stage]:
+def warm_up(posterior: Posterior, n_rows: int, n_steps: int) -> list[Stage]:
     """Return the stage that takes each chain to a mode of its own: Adam on minibatches, with a rate that falls to 0."""
-    n_steps = settings.warm_up_steps(n_rows, full_batch=full_batch)
     if n_steps == 0:
         return []
     falling = 0.5 * (1.0 + np.cos(np.pi * np.arange(n_steps) / n_steps))

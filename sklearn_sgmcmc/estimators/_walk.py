@@ -203,7 +203,8 @@ def _first_parameters(settings: Settings, posterior: Posterior, batches: Batches
     first = homoscedastic(posterior) if with_head else posterior
     scale = first.initial_scale().to(device=settings.device, dtype=settings.dtype)
     theta = noise(torch.empty(settings.n_chains, len(scale), dtype=settings.dtype, device=settings.device)) * scale
-    stages = warm_up(settings, posterior, batches.row_sets[0].size, full_batch=True)  # a short one: the chunk is not all
+    n_rows = batches.row_sets[0].size
+    stages = warm_up(posterior, n_rows, settings.first_steps(n_rows))
     if stages:
         theta = run(stages, theta, batches, noise).state.theta
     return to_heteroscedastic(first, theta) if with_head else theta
