@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc.batches import Batches
 from sklearn_sgmcmc.estimators._walk import latter_steps, recent_steps
 from sklearn_sgmcmc.samplers import BAOAB, MSGLD, SAMPLERS, SGHMC, SGLD, NonReversibleSGLD
 
@@ -301,6 +302,23 @@ def test_sparse_and_dense_chunks_give_the_same_bits(estimator):
     X = np.where(X > 0, X, 0.0)
     dense, sparse = (begin(estimator, part, y).partial_fit(part[:9], y[:9]) for part in (X, scipy.sparse.csr_array(X)))
     np.testing.assert_array_equal(dense.draws_, sparse.draws_)
+
+
+def test_a_call_that_is_interrupted_raises_and_leaves_the_model_as_it_was(monkeypatch):
+    X, y = problem(BayesianMLPRegressor)
+    model = BayesianMLPRegressor(batch_size=2, learning_rate=0.005, sampler="sghmc", **SMALL).partial_fit(X, y)
+    draws, left, original = model.draws_, iter(range(25)), Batches.__next__
+
+    def interrupt(batches):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return original(batches)
+
+    monkeypatch.setattr(Batches, "__next__", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X, y)
+    assert model.draws_ is draws
+    assert model.n_steps_ == 30
 
 
 @both

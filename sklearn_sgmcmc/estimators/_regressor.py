@@ -23,7 +23,7 @@ from sklearn_sgmcmc.samplers.kinetic import SGHMC
 from sklearn_sgmcmc.samplers.microcanonical import MCLMC
 
 LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE, FEWEST_ROWS = 0.3, 0.25, 0.1
-"""sampler="auto" at full batch: energy error of a step per sqrt(P), at most and per row of a parameter; fewest rows of one."""
+"""sampler="auto" at full batch: largest energy error per sqrt(P), that per (row / parameter), fewest rows / parameter."""
 
 LEAST_NOISE = 1e-6
 """Least known noise, and the inverse of the largest, in standard deviations of y: beyond, float32 cannot hold the curvature."""

@@ -88,10 +88,13 @@ class Walk:
     stream: Stream
 
     def run(self) -> RunResult:
-        """Take the steps."""
+        """Take the steps; raise KeyboardInterrupt if interrupted, whatever has been drawn: a call is taken whole or not at all."""
         settings = self.settings
         stage = Stage(settings.sampler, self.timeline, self.potential.posterior, self.step_size, settings.temperature)
-        return run([stage], self.state.theta, self.rows, self.noise, start=self.state)
+        result = run([stage], self.state.theta, self.rows, self.noise, start=self.state)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        return result
 
     def law(self) -> str:
         """Return what the draws are draws of."""
