@@ -70,6 +70,10 @@ class Stage:
             self.step_size * float(self.timeline.step_size.max()), self.temperature * float(self.timeline.temperature.min())
         )
 
+    def rows(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Return the minibatches of the stage: those of the run, or others of its own size from the same rows and generators."""
+        return batches if self.batch_size is None else cast(Batches, batches).resized(self.batch_size)
+
     def step_control(self) -> StepControl | None:
         """Return what caps the steps, if anything does."""
         limit = self.sampler.stability_limit
@@ -201,28 +205,24 @@ def run(
     ``noise`` and ``batches`` must then be ``Resumable``.
     """
     n_steps = sum(len(stage.timeline) for stage in stages)
-    n_draws = sum(int(stage.timeline.collect.sum()) for stage in stages)
-    draws = DrawStore(n_draws, len(theta), stages[-1].posterior.n_params, dtype=theta.dtype, device=theta.device)
-    saved = None if keeper is None else keeper.read(theta.device)
+    draws = _draw_store(stages, theta)
     watch = _Watch(n_steps, len(theta), theta.device, verbose=verbose, every_step=watch_every_step, steps_per_epoch=steps_per_epoch)
+    saved = None if keeper is None else keeper.read(theta.device)
     step, first = (0, 0) if saved is None else (saved.step, saved.stage)
     interrupted = False
     try:
         for number, stage in enumerate(stages[first:], first):
             stage.check()
-            sampler = stage.sampler
-            rows = batches if stage.batch_size is None else cast(Batches, batches).resized(stage.batch_size)
             state, start = start, None
-            batch: Any = None
-            step_control, timeline = stage.step_control(), stage.timeline
-            own = None if rows is batches else rows
-            parts: dict[str, Any] = {"noise": noise, "batches": batches, "own_batches": own, "step_control": step_control}
-            parts |= {"watch": watch, "draws": draws}
+            rows, step_control, timeline = stage.rows(batches), stage.step_control(), stage.timeline
+            parts: dict[str, Any] = {"noise": noise, "batches": batches, "own_batches": None if rows is batches else rows}
+            parts |= {"step_control": step_control, "watch": watch, "draws": draws}
             if saved is None:
                 theta = stage.carry(theta)
             else:
                 state, timeline = _resume(stages, saved, rows, noise, parts)
                 theta, saved = state.theta, None
+            batch: Any = None
             for control in timeline.controls(stage.step_size, stage.temperature):
                 last, batch = batch, next(rows)
                 if batch is not last or last is None:  # at full batch the same rows come at every step
@@ -232,14 +232,14 @@ def run(
                 if step == 0:
                     watch.look(step, theta, potential.value(theta), None)
                 if state is None:
-                    state = sampler.init(theta, potential, noise, control)
-                state = sampler.step(state, potential, noise, control)
+                    state = stage.sampler.init(theta, potential, noise, control)
+                state = stage.sampler.step(state, potential, noise, control)
                 theta = state.theta
                 step += 1
                 if control.collect:
                     draws.add(theta)
                 watch.after(step, theta)
-                if watch.due(step) and not watch.look(step, theta, potential.value(theta), sampler.runaway(state)):
+                if watch.due(step) and not watch.look(step, theta, potential.value(theta), stage.sampler.runaway(state)):
                     break
                 if keeper is not None and step < n_steps and keeper.due():
                     keeper.write(number, step, state, parts)
@@ -251,7 +251,20 @@ def run(
         interrupted = True
     finally:
         watch.bar.close()
-    alike = torch.ones(len(theta), 1, dtype=torch.float64, device=theta.device)
+    return _result(draws, watch, stage, step_control, state, step, interrupted=interrupted)
+
+
+def _draw_store(stages: Sequence[Stage], theta: Theta) -> DrawStore:
+    """Return an empty store for all draws of a run whose chains are like ``theta``; the last stage says how many parameters."""
+    n_draws = sum(int(stage.timeline.collect.sum()) for stage in stages)
+    return DrawStore(n_draws, len(theta), stages[-1].posterior.n_params, dtype=theta.dtype, device=theta.device)
+
+
+def _result(
+    draws: DrawStore, watch: _Watch, stage: Stage, step_control: StepControl | None, state: Any, step: int, *, interrupted: bool
+) -> RunResult:
+    """Return what a run leaves that has ended after ``step`` steps, the last of them in ``stage``."""
+    alike = torch.ones(len(state.theta), 1, dtype=torch.float64, device=state.theta.device)
     factor = (alike if step_control is None else step_control.factor()) * getattr(state, "step_factor", 1.0)
     return RunResult(
         draws=draws.values[: draws.count] if interrupted else draws.values,

@@ -42,7 +42,7 @@ from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler
-from sklearn_sgmcmc.schedules import Schedule
+from sklearn_sgmcmc.schedules import Schedule, Timeline
 from sklearn_sgmcmc.threads import one_thread
 
 Matrix: TypeAlias = Any
@@ -129,47 +129,28 @@ class BaseBayesianMLP(FittedMLP):
         weight = self._weights(X, y, sample_weight)
         warn_of_small_weights(weight)
         rows = training_rows(X, target, weight, settings.batch_size, self._full_batch_rows)
-        n_rows = len(rows.weight)
         self._learn_scales(rows)
         scaled_target, self._likelihood = self._observe(rows)
         self._network = MLP((X.shape[1], *settings.hidden, self._likelihood.n_outputs), settings.activation)
-        settings = settings.at(full_batch=rows.batch_size == n_rows, rows_per_parameter=rows.n_data / self._network.n_params)
+        settings = settings.at(full_batch=rows.full_batch, rows_per_parameter=rows.n_data / self._network.n_params)
         _check_needs(settings, rows)
-        posterior = Posterior(self._network, self._likelihood, settings.prior, float(len(rows.weight)), rows.n_data)
+        posterior = Posterior(self._network, self._likelihood, settings.prior, float(rows.n_rows), rows.n_data)
         source = rows.source(self._x_scaling, scaled_target, settings.dtype, settings.device)
         model = self._model()
         key = law_key(settings, rows, model)
-        if last is not None:
-            if settings.checkpoint is not None:
-                raise ValueError(
-                    f"checkpoint={self.checkpoint!r} keeps no start of chains that go on: use checkpoint=None for a warm fit, or "
-                    "warm_start=False to begin anew or from the file that an interrupted fit has left."
-                )
-            last.check(model, settings, "Set it back, or use warm_start=False to begin anew.")
-            far = last.model.far_message(model)
-            self._messages += [] if far is None else [far]
+        if last is None:
+            job = self._job(settings, rows, posterior, source, lay_out)
+        else:
+            self._check_warm_start(last, model, settings)
             settings = last.settings(settings, key)
-        job = self._job(settings, rows, posterior, source, lay_out if last is None else lay_on)
-        if last is not None:
-            job = last.resumed(job, settings, model, key)
+            job = last.resumed(self._job(settings, rows, posterior, source, lay_on), settings, model, key)
         result = sample_chains(job, settings.n_jobs)
-        alive, of_chains = surviving_chains(settings, posterior, job, result, rows.n_data)
+        alive, death_message = surviving_chains(settings, posterior, job, result, rows.n_data)
         self._store(settings, rows, job, result, alive)
-        self._last = last_state(
-            settings,
-            model,
-            job,
-            result,
-            alive,
-            n_data=rows.n_data,
-            n_chains=settings.n_chains if last is None else last.n_chains,
-            key=key,
-        )
-        self._measured, self.potential_ = measure(settings, job, result, alive)
-        self._reference = self._reference_rows(rows)
-        of_run = self._of_run(settings, job, result)
-        of_spike = core_message(settings, job, result.step_size[alive], rows.n_data)
-        self._messages += [message for message in (of_chains, *of_run, of_spike, self._of_model(rows)) if message is not None]
+        n_chains = settings.n_chains if last is None else last.n_chains
+        self._last = last_state(settings, model, job, result, alive, n_data=rows.n_data, n_chains=n_chains, key=key)
+        messages = (death_message, *self._run_messages(settings, rows, job, result, alive), self._model_message(rows))
+        self._messages += [message for message in messages if message is not None]
         return result.interrupted, job.checkpoint
 
     def _checked(self, X: Matrix, y: Targets, *, reset: bool) -> tuple[Any, NDArray[Any]]:
@@ -191,6 +172,17 @@ class BaseBayesianMLP(FittedMLP):
         of_y = self.__dict__.get("_y_scaling")
         return Model(self._network, self._likelihood, self.__dict__.get("classes_"), self._x_scaling, of_y)
 
+    def _check_warm_start(self, last: LastState, model: Model, settings: Settings) -> None:
+        """Raise ValueError if chains cannot go on from ``last`` in this fit; note if they begin far from its rows."""
+        if settings.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={self.checkpoint!r} keeps no start of chains that go on: use checkpoint=None for a warm fit, or "
+                "warm_start=False to begin anew or from the file that an interrupted fit has left."
+            )
+        last.check(model, settings, "Set it back, or use warm_start=False to begin anew.")
+        far = last.model.far_message(model)
+        self._messages += [] if far is None else [far]
+
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
     _automatic: ClassVar[Automatic]
@@ -206,7 +198,7 @@ class BaseBayesianMLP(FittedMLP):
         """Return the targets as they are sampled, and the observation model."""
         raise NotImplementedError
 
-    def _of_model(self, rows: TrainingRows) -> str | None:
+    def _model_message(self, rows: TrainingRows) -> str | None:
         """Return what to say if the fitted model itself shows that something is wrong."""
         return None
 
@@ -220,33 +212,14 @@ class BaseBayesianMLP(FittedMLP):
         self, settings: Settings, rows: TrainingRows, posterior: Posterior, source: RowSource, lay: Callable[..., tuple[Stage, ...]]
     ) -> ChainJob:
         """Lay out the run."""
-        n_rows = len(rows.weight)
-        n_steps = settings.n_steps(n_rows, rows.batch_size)
-        timeline = settings.schedule.timeline(
-            n_steps=n_steps,
-            steps_per_epoch=n_rows / rows.batch_size,
-            burn_in=settings.burn_in,
-            n_draws=settings.n_draws,
-        )
-        if not settings.sampler.allows_zero_temperature and settings.temperature * timeline.temperature.min() == 0:
-            raise ValueError(
-                f"temperature={settings.temperature} with schedule={settings.schedule!r} reaches 0, where "
-                f"{type(settings.sampler).__name__} is not defined; keep both positive."
-            )
-        if settings.sampler.law == "optimiser":
-            timeline = timeline.last_only()
-        elif timeline.collect.sum() < settings.n_draws:
-            self._messages.append(
-                f"n_draws={settings.n_draws} draws per chain were asked for, and {int(timeline.collect.sum())} kept: only so many "
-                f"of the {n_steps} steps come after burn-in. Increase max_iter or lower n_draws."
-            )
         step_size = settings.learning_rate / settings.unit(rows.n_data)
-        stages = lay(settings, timeline, posterior, step_size, n_rows=n_rows, full_batch=n_rows == rows.batch_size)
+        timeline = self._timeline(settings, rows)
+        stages = lay(settings, timeline, posterior, step_size, n_rows=rows.n_rows, full_batch=rows.full_batch)
         random = check_random_state(self.random_state)
         job = ChainJob(
             stages=stages,
             source=source,
-            row_set=RowSet(0, n_rows),
+            row_set=RowSet(0, rows.n_rows),
             batch_size=rows.batch_size,
             independent=settings.sampler.needs_independent_batches,
             initial_scale=cast(Posterior, stages[0].posterior).initial_scale(),
@@ -261,8 +234,31 @@ class BaseBayesianMLP(FittedMLP):
         parameters = {name: repr(value)[:100] for name, value in self.get_params(deep=False).items() if name not in BYSTANDERS}
         return checkpointed(job, settings.checkpoint, parameters, settings.n_jobs, any_streams=self.random_state is None)
 
+    def _timeline(self, settings: Settings, rows: TrainingRows) -> Timeline:
+        """Return the run step by step; note if fewer draws can be kept than were asked for."""
+        n_steps = settings.n_steps(rows.n_rows, rows.batch_size)
+        timeline = settings.schedule.timeline(
+            n_steps=n_steps,
+            steps_per_epoch=rows.n_rows / rows.batch_size,
+            burn_in=settings.burn_in,
+            n_draws=settings.n_draws,
+        )
+        if not settings.sampler.allows_zero_temperature and settings.temperature * timeline.temperature.min() == 0:
+            raise ValueError(
+                f"temperature={settings.temperature} with schedule={settings.schedule!r} reaches 0, where "
+                f"{type(settings.sampler).__name__} is not defined; keep both positive."
+            )
+        if settings.sampler.law == "optimiser":
+            return timeline.last_only()
+        if timeline.collect.sum() < settings.n_draws:
+            self._messages.append(
+                f"n_draws={settings.n_draws} draws per chain were asked for, and {int(timeline.collect.sum())} kept: only so many "
+                f"of the {n_steps} steps come after burn-in. Increase max_iter or lower n_draws."
+            )
+        return timeline
+
     def _store(self, settings: Settings, rows: TrainingRows, job: ChainJob, result: RunResult, alive: torch.Tensor) -> None:
-        """Keep the draws of the chains that lived, as plain numpy."""
+        """Keep the draws of the chains that lived, and what can be measured only while the rows are there, as plain numpy."""
         rates = settings.unit(rows.n_data) * result.step_size[alive, 0].cpu().numpy()
         rates[np.isclose(rates, settings.learning_rate, rtol=1e-12)] = settings.learning_rate
         self.draws_ = np.ascontiguousarray(result.draws[:, alive].float().cpu().numpy())
@@ -276,10 +272,11 @@ class BaseBayesianMLP(FittedMLP):
             self._messages.append(f"learning_rate={self.learning_rate_} {seen}. {advice}.")
         self._threshold, self._prune = spike_threshold(cast(Posterior, job.stages[-1].posterior))
         self.effective_temperature_ = effective_temperature(settings, job.stages[-1].timeline)
-        n_rows = len(rows.weight)
-        self.n_steps_ = result.n_steps - settings.warm_up_steps(n_rows, full_batch=rows.batch_size == n_rows)
+        self.n_steps_ = result.n_steps - settings.warm_up_steps(rows.n_rows, full_batch=rows.full_batch)
+        self.n_iter_ = max(1, self.n_steps_ * rows.batch_size // rows.n_rows)
         self.sampler_ = settings.sampler
-        self.n_iter_ = max(1, self.n_steps_ * rows.batch_size // len(rows.weight))
+        self._measured, self.potential_ = measure(settings, job, result, alive)
+        self._reference = self._reference_rows(rows)
 
     # --- what a run leaves to say ------------------------------------------------------------------------------------------
 
@@ -289,8 +286,10 @@ class BaseBayesianMLP(FittedMLP):
         largest = np.finfo(np.float32).max
         return np.asarray(np.clip(self._x_scaling.apply(some, np.float64), -largest, largest), dtype=np.float32)
 
-    def _of_run(self, settings: Settings, job: ChainJob, result: RunResult) -> list[str | None]:
-        """Return what to say if the run was interrupted, its chains have not mixed, or batches widen the posterior."""
+    def _run_messages(
+        self, settings: Settings, rows: TrainingRows, job: ChainJob, result: RunResult, alive: torch.Tensor
+    ) -> list[str | None]:
+        """Return what to say if the run was interrupted, did not mix, or has batches too small or steps too long."""
         planned = sum(len(stage.timeline) for stage in job.stages)
         interrupted = (
             f"fit was interrupted after {result.n_steps} of {planned} steps: the {len(self.draws_)} draws per chain made so far "
@@ -299,7 +298,8 @@ class BaseBayesianMLP(FittedMLP):
         shared, of_rows = self._compared(QUICK - 1)
         mixing = mixing_message(self._measured, self.potential_, shared.values, of_rows.values, self.n_iter_)
         noise = noise_message(self._measured, float(np.mean(self.learning_rate_)), independent=job.independent)
-        return [interrupted if result.interrupted else None, mixing, noise]
+        core = core_message(settings, job, result.step_size[alive], rows.n_data)
+        return [interrupted if result.interrupted else None, mixing, noise, core]
 
 
 @contextmanager
@@ -320,8 +320,8 @@ def one_or_each(rates: NDArray[np.float64]) -> float | NDArray[np.float64]:
 
 def _check_needs(settings: Settings, rows: TrainingRows) -> None:
     """Raise ValueError if the sampler needs all rows at every step and does not get them."""
-    if "full_batch" in settings.sampler.needs and rows.batch_size < len(rows.weight):
+    if "full_batch" in settings.sampler.needs and not rows.full_batch:
         raise ValueError(
-            f"batch_size={settings.batch_size} is less than the {len(rows.weight)} training rows, and "
+            f"batch_size={settings.batch_size} is less than the {rows.n_rows} training rows, and "
             f"{type(settings.sampler).__name__} needs all of them at every step; use batch_size='auto'."
         )

@@ -131,11 +131,11 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
             )
         return FixedNoise(tuple(relative.tolist()))
 
-    def _of_model(self, rows: TrainingRows) -> str | None:
+    def _model_message(self, rows: TrainingRows) -> str | None:
         """Return what to say if the learned noise exceeds the spread of the targets: single rows have thrown chains off."""
         if isinstance(self._likelihood, FixedNoise) or rows.n_data < LEAST_DATA:
             return None
-        some = slice(0, min(256, len(rows.weight)))
+        some = slice(0, min(256, rows.n_rows))
         noise = np.sqrt(self._mean_and_variances(self._ensemble(), rows.x, some)[2].mean(axis=0))
         if not ((noise > LOUD).any() and self._y_scaling.scale.any() and self.normalize_y):
             return None

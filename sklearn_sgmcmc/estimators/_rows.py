@@ -46,6 +46,16 @@ class TrainingRows:
     batch_size: int
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.weight)
+
+    @property
+    def full_batch(self) -> bool:
+        """Whether every step takes all rows."""
+        return self.batch_size == self.n_rows
+
+    @property
     def n_data(self) -> float:
         """Total weight N."""
         return math.fsum(self.weight)

@@ -92,7 +92,7 @@ class StreamingMLP(BaseBayesianMLP):
         chunk = split(X, target, self._weights(X, y, sample_weight), settings.batch_size)
         if last is None:
             self._learn_scales(chunk.rows)
-            self._note_few_rows(len(chunk.rows.weight))
+            self._note_few_rows(chunk.rows.n_rows)
         scaled, self._likelihood = self._observe(chunk.rows)
         self._network = MLP((X.shape[1], *settings.hidden, self._likelihood.n_outputs), settings.activation)
         model = self._model()

@@ -154,7 +154,7 @@ def _random(settings: Settings, chunk: Chunk, target: NDArray[np.float64], last:
     numbers = (*last.entropy, STREAM, last.calls + 1)
     noise = BlockNoise(noise_generators(numbers, blocks_of(n_chains), settings.device))
     source = chunk.rows.source(last.model.x_scaling, target, settings.dtype, settings.device)
-    sets = [RowSet(0, len(chunk.rows.weight))] * n_chains
+    sets = [RowSet(0, chunk.rows.n_rows)] * n_chains
     whole = chunk.n_steps == 1 and last.state is not None  # needs no generator per chain
     generators = row_generators(numbers, range(1 if whole else n_chains), settings.device)
     return noise, Batches(source, sets, chunk.rows.batch_size, generators)
@@ -162,7 +162,7 @@ def _random(settings: Settings, chunk: Chunk, target: NDArray[np.float64], last:
 
 def _posterior(settings: Settings, model: Model, chunk: Chunk, n_data: torch.Tensor) -> Posterior:
     """Return the posterior that a chunk stands for: its mean gradient times N, and the prior once."""
-    n_rows = n_data * (len(chunk.rows.weight) / chunk.rows.n_data)
+    n_rows = n_data * (chunk.rows.n_rows / chunk.rows.n_data)
     return Posterior(model.network, model.likelihood, settings.prior, n_rows, n_data)
 
 
