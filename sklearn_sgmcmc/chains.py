@@ -15,8 +15,9 @@ from joblib.parallel import get_active_backend
 
 import sklearn_sgmcmc
 from sklearn_sgmcmc import kernels
+from sklearn_sgmcmc._digest import digest
 from sklearn_sgmcmc.batches import Batches, RowSet, RowSource
-from sklearn_sgmcmc.checkpoint import Checkpoint, digest
+from sklearn_sgmcmc.checkpoint import Checkpoint
 from sklearn_sgmcmc.engine import RunResult, Stage, run
 from sklearn_sgmcmc.noise import BLOCK, BlockNoise, blocks_of, noise_generators, row_generators
 from sklearn_sgmcmc.samplers._base import map_state
@@ -193,7 +194,7 @@ def _join_states(states: Sequence[Any]) -> Any:
     return type(states[0])(*(torch.cat(parts) for parts in fields))
 
 
-def check_batches(job: ChainJob, n_chains: int) -> Batches:
+def independent_batches(job: ChainJob, n_chains: int) -> Batches:
     """Return independently drawn minibatches for ``n_chains`` chains, from random streams of their own."""
     generators = row_generators((*job.entropy, 1), range(n_chains), job.device)
     return Batches(job.source, [job.row_set] * n_chains, job.batch_size, generators, independent=True)

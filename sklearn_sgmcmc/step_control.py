@@ -62,7 +62,7 @@ class StepControl:
         self.caution = caution
         self.noise_gain = noise_gain
         self.variance: Theta | None = None
-        self.quiet: torch.Tensor | float = math.inf
+        self.noise_limit: torch.Tensor | float = math.inf
         self.curvature: torch.Tensor | None = None
         self.direction: Theta | None = None
         self.next_look = 0
@@ -74,9 +74,9 @@ class StepControl:
         """Return the control with its step size multiplied by each chain's factor, (C, 1) float64."""
         if control.adapt or self.curvature is None:
             if self.step == self.next_look:
-                self._look(theta, potential, noise)
+                self._update_curvature(theta, potential, noise)
                 if self.caution.noise_ratio < math.inf and state is not None:
-                    self._listen(theta, potential, control.temperature, self.noise_gain(state))
+                    self._update_noise_limit(theta, potential, control.temperature, self.noise_gain(state))
                 self.next_look += 1 + min(self.step // DENSE, self.caution.longest_wait)
                 self.last = None
             self.step += 1
@@ -90,12 +90,12 @@ class StepControl:
     def factor(self) -> torch.Tensor:
         """Return what multiplies each chain's steps, (C, 1) float64 > 0; the schedule's multiplier comes on top."""
         assert self.curvature is not None
-        factor = torch.clamp(self.limit / self.curvature, max=self.quiet) / self.base
+        factor = torch.clamp(self.limit / self.curvature, max=self.noise_limit) / self.base
         return factor.clamp(max=self.caution.largest)
 
     def state(self) -> Snapshot:
         """Return what the looks have found so far, and when the next is due."""
-        found = {"variance": self.variance, "quiet": self.quiet, "curvature": self.curvature, "direction": self.direction}
+        found = {name: getattr(self, name) for name in ("variance", "noise_limit", "curvature", "direction")}
         counts = {"next_look": torch.tensor(self.next_look), "step": torch.tensor(self.step)}
         return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)} | counts
 
@@ -104,7 +104,7 @@ class StepControl:
         for name, value in state.items():
             setattr(self, name, int(value) if name in ("next_look", "step") else value)
 
-    def _listen(self, theta: Theta, potential: Potential, temperature: Coefficient, gain: Any) -> None:
+    def _update_noise_limit(self, theta: Theta, potential: Potential, temperature: Coefficient, gain: Any) -> None:
         """Update the variance of the gradients' noise, from two further batches, and the step at which it reaches its share."""
         if gain is None:
             return
@@ -113,9 +113,9 @@ class StepControl:
         per_step = (gain * self.variance).median(dim=1, keepdim=True).values
         tau = torch.as_tensor(temperature, dtype=torch.float64, device=theta.device)
         allowed = self.caution.noise_ratio * 2.0 * tau / per_step.clamp_min(1e-300)
-        self.quiet = torch.where(tau > 0, allowed, math.inf)  # where no noise is injected there is no ratio
+        self.noise_limit = torch.where(tau > 0, allowed, math.inf)  # where no noise is injected there is no ratio
 
-    def _look(self, theta: Theta, potential: Potential, noise: Noise) -> None:
+    def _update_curvature(self, theta: Theta, potential: Potential, noise: Noise) -> None:
         """Update the estimate of the largest absolute eigenvalue of the Hessian, and the direction that belongs to it.
 
         H u is averaged over looks before its length is taken: the largest eigenvalue of the mean Hessian is wanted, and that of a

@@ -21,7 +21,8 @@ from sklearn.model_selection import GridSearchCV
 
 import sklearn_sgmcmc.checkpoint as checkpoints
 from sklearn_sgmcmc import BatchedGridSearchCV, BayesianMLPClassifier
-from sklearn_sgmcmc.checkpoint import Keeper, digest
+from sklearn_sgmcmc._digest import digest
+from sklearn_sgmcmc.checkpoint import Keeper
 from sklearn_sgmcmc.samplers import MSGLD, SGRLD
 
 KILLS = Path(kills.__file__)
@@ -365,5 +366,5 @@ def test_a_short_fit_writes_once(path, monkeypatch):
 
 def test_an_estimator_without_a_checkpoint_writes_nothing(monkeypatch):
     monkeypatch.setattr(checkpoints, "_replace", None)
-    monkeypatch.setattr(checkpoints, "digest", None)
+    monkeypatch.setattr("sklearn_sgmcmc.chains.digest", None)
     assert fit("msgld").draws_.shape[0] == BayesianMLPClassifier(**CASES["msgld"][1]).n_draws

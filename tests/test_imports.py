@@ -11,7 +11,7 @@ ROOT = Path(sklearn_sgmcmc.__file__).parent
 NAME = "sklearn_sgmcmc"
 
 RANKS = [
-    {"_typing", "_parameters", "_checks", "_modules", "kernels"},
+    {"_typing", "_parameters", "_checks", "_digest", "_modules", "kernels"},
     {"samplers", "schedules", "priors", "likelihoods", "network", "batches", "noise", "step_control", "threads", "checkpoint"},
     {"posterior", "draws"},
     {"engine", "chains", "predictive"},

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sklearn_sgmcmc._digest import digest
 from sklearn_sgmcmc._typing import Theta
 from sklearn_sgmcmc.batches import Scaling, shared
 from sklearn_sgmcmc.chains import ChainJob
-from sklearn_sgmcmc.checkpoint import digest
 from sklearn_sgmcmc.engine import RunResult
 from sklearn_sgmcmc.estimators._rows import TrainingRows
 from sklearn_sgmcmc.estimators._settings import Settings

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklearn_sgmcmc.chains import ChainJob, check_batches
+from sklearn_sgmcmc.chains import ChainJob, independent_batches
 from sklearn_sgmcmc.diagnostics import (
     LEAST_DRAWS,
     NOISE_BATCHES,
@@ -170,7 +170,7 @@ def measure(settings: Settings, job: ChainJob, result: RunResult, alive: torch.T
         ratio = _noise_ratio(settings, job, state, eps, float(temperature.mean()), result.n_steps)
     steps = result.diverged_at.tolist()
     dropped = tuple((chain, steps[chain]) for chain in (~alive).nonzero()[:, 0].tolist())
-    facts = of_state(settings, stage.timeline, state, float(temperature[-1]))
+    facts = state_figures(settings, stage.timeline, state, float(temperature[-1]))
     return Measured(compared, note, chosen, ratio, dropped_chains=dropped, **facts), potential
 
 
@@ -185,7 +185,7 @@ def _noise_ratio(
     least, most = NOISE_BATCHES
     n_batches = min(most, max(least, n_steps // 20))
     posterior = cast(Posterior, job.stages[-1].posterior)
-    variance = gradient_variance(posterior, state.theta, check_batches(job, len(state.theta)), n_batches)
+    variance = gradient_variance(posterior, state.theta, independent_batches(job, len(state.theta)), n_batches)
     ratio = noise_ratio(settings.sampler, state, variance, step_size, temperature)
     return None if ratio is None else (float(ratio.median()), float(ratio.max()))
 
@@ -208,7 +208,7 @@ def noise_message(measured: Measured, learning_rate: float, *, independent: bool
     )
 
 
-def of_state(settings: Settings, timeline: Timeline, state: Any, temperature: float) -> dict[str, Any]:
+def state_figures(settings: Settings, timeline: Timeline, state: Any, temperature: float) -> dict[str, Any]:
     """Return the acceptance rate, kinetic temperature and friction of each chain, where the last state has them."""
     found = {}
     if hasattr(state, "accepted"):

@@ -18,7 +18,7 @@ from sklearn_sgmcmc.engine import PATIENCE, RunResult
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets, all_or_nothing, one_or_each
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._resume import OWN, LastState, Model
-from sklearn_sgmcmc.estimators._review import excess, of_state, spike_threshold
+from sklearn_sgmcmc.estimators._review import excess, spike_threshold, state_figures
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
 from sklearn_sgmcmc.estimators._walk import Walk, check_total, lay_out_chunk, split
 from sklearn_sgmcmc.network import MLP
@@ -134,7 +134,7 @@ class StreamingMLP(BaseBayesianMLP):
         self.n_iter_, self.n_steps_ = self.n_iter_ + 1, self.n_steps_ + walk.chunk.n_steps
         state = map_state(result.state, lambda field: field[torch.from_numpy(alive)])
         note = "" if stream.n_total is not None else "compared along a moving target: R-hat and ESS count its moves too"
-        facts = of_state(settings, walk.timeline, state, settings.temperature)
+        facts = state_figures(settings, walk.timeline, state, settings.temperature)
         none = np.empty(0, dtype=np.int64)
         self._measured = Measured(slice(0, len(self.draws_)), note, none, law=walk.law(), **facts)
         self.potential_ = np.empty((0, self.draws_.shape[1]))
