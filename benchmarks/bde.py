@@ -28,6 +28,7 @@ from bde.loss import GaussianNLL
 from sklearn.datasets import load_diabetes
 
 from sklearn_sgmcmc import BayesianMLPRegressor
+from sklearn_sgmcmc.metrics import gaussian_log_loss
 from sklearn_sgmcmc.samplers import MCLMC
 
 GRADIENTS = 2
@@ -91,8 +92,7 @@ def our_scores(model: BayesianMLPRegressor, X: Any, y: Any) -> str:
 
 
 def scores(y: Any, mean: Any, std: Any) -> str:
-    nll = np.mean(0.5 * ((y - mean) / std) ** 2 + np.log(std)) + 0.5 * np.log(2 * np.pi)
-    return f"RMSE {np.sqrt(np.mean((y - mean) ** 2)):.4f}, NLL {nll:+.3f}"
+    return f"RMSE {np.sqrt(np.mean((y - mean) ** 2)):.4f}, NLL {gaussian_log_loss(y, mean, std):+.3f}"
 
 
 def line(name: str, seconds: list[float], core: list[float], quality: str = "") -> None:

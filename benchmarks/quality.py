@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_sgmcmc.datasets import load_landsat
-from sklearn_sgmcmc.metrics import expected_calibration_error, mixture_crps
+from sklearn_sgmcmc.metrics import expected_calibration_error, gaussian_log_loss, mixture_crps
 
 PUBLISHED = (
     "PBP",
@@ -162,19 +162,15 @@ def regression_scores(model: Any, split: Split) -> dict[str, float]:
         mean = model.predict(split.X_test)[None]
         parts = mean, np.full(mean.shape, residual_sd(model, split))
         std = parts[1]
-        likelihood = gaussian(y, mean[0], std[0])
+        likelihood = -gaussian_log_loss(y, mean[0], std[0])
         lower, upper = mean[0] - 1.6449 * std[0], mean[0] + 1.6449 * std[0]
     return {
         "RMSE": float(np.sqrt(np.mean((mean[0] - y) ** 2))) / unit,
         "LL": likelihood + np.log(unit),
-        "LL Gaussian": gaussian(y, mean[0], std[0]) + np.log(unit),
+        "LL Gaussian": -gaussian_log_loss(y, mean[0], std[0]) + np.log(unit),
         "CRPS": float(mixture_crps(y, *parts)) / unit,
         "coverage": float(np.mean((lower <= y) & (y <= upper))),
     }
-
-
-def gaussian(y: Any, mean: Any, std: Any) -> float:
-    return float(np.mean(-0.5 * ((y - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)))
 
 
 def residual_sd(model: Any, split: Split) -> float:

@@ -13,11 +13,11 @@ import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.memory import forget_peak, resident
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, chains
 
 N_FEATURES, REPEATS, N_STEPS = 50, 3, 2000
@@ -31,12 +31,6 @@ def data(n_rows: int, kind: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
         X[start : start + 10_000] = rng.standard_normal((min(10_000, n_rows - start), N_FEATURES))
     signal = (X[:, 0] - X[:, 1] ** 2).astype(np.float64)
     return X, np.digitize(signal, [-3, -1, 0, 1]) if kind == "classifier" else signal
-
-
-def resident(field: str) -> float:
-    """Return a field of the process's memory status in MB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith(field)) / 1e3
 
 
 def timed(run: Any, seconds: list[float]) -> Any:
@@ -60,10 +54,10 @@ def one(n_rows: int, kind: str, dtype: str) -> None:
     X, y = data(n_rows, kind, dtype)
     seconds: list[float] = []
     chains.run = timed(chains.run, seconds)
-    Path("/proc/self/clear_refs").write_text("5")
+    forget_peak()
     before = resident("VmRSS")
     model = make((50,), max_iter=max(1, N_STEPS * 64 // n_rows), **settings).fit(X, y)
-    print(seconds[0] * 1e6, resident("VmHWM") - before, (X.nbytes + y.nbytes) / 1e6, model.draws_.nbytes / 1e6)
+    print(seconds[0] * 1e6, (resident("VmHWM") - before) / 1e6, (X.nbytes + y.nbytes) / 1e6, model.draws_.nbytes / 1e6)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.memory import forget_peak, resident
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 
 N_FEATURES, N_CLASSES, N_DRAWS = 20, 5, 200
@@ -58,12 +59,6 @@ def fitted(kind: str) -> BayesianMLPClassifier | BayesianMLPRegressor:
         return BayesianMLPRegressor((50,), **settings).fit(x, signal)
 
 
-def resident(key: str) -> float:
-    """Return VmRSS or VmHWM, its peak since the process began, in MB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(key)).split()[1]) / 1024
-
-
 def size(result: object) -> float:
     """Return the bytes of the arrays of a result, in MB."""
     arrays = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
@@ -74,10 +69,10 @@ def measure(path: str, kind: str, name: str, n_rows: int) -> None:
     model = pickle.loads(Path(path).read_bytes())
     x = rows(n_rows)
     arguments = {key: x[:, 0] if value is None else value for key, value in METHODS[kind][name].items()}
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    forget_peak()
     before, start = resident("VmRSS"), time.perf_counter()
     result = getattr(model, name.split(",")[0])(x, **arguments)
-    seconds, peak = time.perf_counter() - start, resident("VmHWM") - before
+    seconds, peak = time.perf_counter() - start, (resident("VmHWM") - before) / 2**20
     whole = N_DRAWS * n_rows * (N_CLASSES if kind == "classifier" else 1) * 8 / 2**20
     print(f"{kind:<11}{name:<23}{n_rows:>10,}{seconds:>9.1f}{peak:>8.0f}{size(result):>11.1f}{whole:>13.0f}", flush=True)
 

@@ -101,38 +101,64 @@ def ours(net: Net, chains: int, sampler: str) -> Callable[[int], None]:
     return go
 
 
+def start_in_jax(net: Net, chains: int) -> Any:
+    """Return the layers' weights and biases, chains first."""
+    import jax.numpy as jnp
+
+    rng = np.random.RandomState(0)
+    return [
+        (jnp.asarray(0.1 * rng.randn(chains, i, o), jnp.float32), jnp.zeros((chains, o), jnp.float32))
+        for i, o in pairwise(net.widths)
+    ]
+
+
+def log_likelihood_in_jax(net: Net, theta: Any, x: Any, y: Any) -> Any:
+    """Return the log-likelihood of one chain on a minibatch, but for a constant."""
+    import jax
+    import jax.numpy as jnp
+
+    h = x
+    for number, (w, b) in enumerate(theta):
+        h = h @ w + b
+        h = jnp.maximum(h, 0.0) if number < len(theta) - 1 else h
+    return (jax.nn.log_softmax(h) * y).sum() if net.classify else -0.5 * ((h - y) ** 2).sum()
+
+
+def log_prior_in_jax(theta: Any) -> Any:
+    """Return the log prior of one chain, but for a constant."""
+    return -0.5 * sum((part**2).sum() for layer in theta for part in layer)
+
+
+def gradient_by_hand(net: Net, theta: Any, x: Any, y: Any) -> Any:
+    """Return the gradient of all chains' potentials by backpropagation written out."""
+    import jax
+    import jax.numpy as jnp
+
+    hidden = [x]
+    for w, b in theta[:-1]:
+        hidden.append(jnp.maximum(hidden[-1] @ w + b[:, None], 0.0))
+    out = hidden[-1] @ theta[-1][0] + theta[-1][1][:, None]
+    delta = ((jax.nn.softmax(out) if net.classify else out) - y) * (ROWS / net.n)
+    gradient = []
+    for number in range(len(theta) - 1, -1, -1):
+        w, b = theta[number]
+        gradient.append((hidden[number].swapaxes(1, 2) @ delta + w, delta.sum(1) + b))
+        if number:
+            delta = jnp.where(hidden[number] > 0, delta @ w.swapaxes(1, 2), 0.0)
+    return gradient[::-1]
+
+
 def in_jax(net: Net, chains: int, sampler: str, *, by_hand: bool) -> Callable[[int], None]:
     """Return a function that makes so many steps in one compiled ``lax.scan``, gradients by ``vmap(grad)`` or written by hand."""
     import jax
     import jax.numpy as jnp
 
     X, Y = map(jnp.asarray, data(net))
-    n_layers = len(net.widths) - 1
 
     def loss(theta: Any, x: Any, y: Any) -> Any:
-        h = x
-        for number, (w, b) in enumerate(theta):
-            h = h @ w + b
-            h = jnp.maximum(h, 0.0) if number < n_layers - 1 else h
-        of_rows = -(jax.nn.log_softmax(h) * y) if net.classify else 0.5 * (h - y) ** 2
-        prior = sum((part**2).sum() for layer in theta for part in layer)
-        return of_rows.sum() * (ROWS / net.n) + 0.5 * prior
+        return -log_likelihood_in_jax(net, theta, x, y) * (ROWS / net.n) - log_prior_in_jax(theta)
 
-    def hand(theta: Any, x: Any, y: Any) -> Any:
-        hidden = [x]
-        for w, b in theta[:-1]:
-            hidden.append(jnp.maximum(hidden[-1] @ w + b[:, None], 0.0))
-        out = hidden[-1] @ theta[-1][0] + theta[-1][1][:, None]
-        delta = ((jax.nn.softmax(out) if net.classify else out) - y) * (ROWS / net.n)
-        gradient = []
-        for number in range(n_layers - 1, -1, -1):
-            w, b = theta[number]
-            gradient.append((hidden[number].swapaxes(1, 2) @ delta + w, delta.sum(1) + b))
-            if number:
-                delta = jnp.where(hidden[number] > 0, delta @ w.swapaxes(1, 2), 0.0)
-        return gradient[::-1]
-
-    gradients = hand if by_hand else jax.vmap(jax.grad(loss))
+    gradients = partial(gradient_by_hand, net) if by_hand else jax.vmap(jax.grad(loss))
     eps = LEARNING_RATE / ROWS
     each = jax.tree_util.tree_map
 
@@ -158,11 +184,7 @@ def in_jax(net: Net, chains: int, sampler: str, *, by_hand: bool) -> Callable[[i
     def scan(carry: Any, key: Any, n_steps: int) -> Any:
         return jax.lax.scan(step, carry, jax.random.split(key, n_steps))[0]
 
-    rng = np.random.RandomState(0)
-    theta = [
-        (jnp.asarray(0.1 * rng.randn(chains, i, o), jnp.float32), jnp.zeros((chains, o), jnp.float32))
-        for i, o in pairwise(net.widths)
-    ]
+    theta = start_in_jax(net, chains)
     carry = (theta, each(jnp.zeros_like, theta))
 
     def go(n_steps: int) -> None:
@@ -211,25 +233,10 @@ def in_sgmcmcjax(net: Net, chains: int, sampler: str) -> Callable[[int], None]:
     from sgmcmcjax.kernels import build_sghmc_kernel, build_sgld_kernel
 
     X, Y = map(jnp.asarray, data(net))
-
-    def log_likelihood(theta: Any, x: Any, y: Any) -> Any:
-        h = x
-        for number, (w, b) in enumerate(theta):
-            h = h @ w + b
-            h = jnp.maximum(h, 0.0) if number < len(theta) - 1 else h
-        return (jax.nn.log_softmax(h) * y).sum() if net.classify else -0.5 * ((h - y) ** 2).sum()
-
-    def log_prior(theta: Any) -> Any:
-        return -0.5 * sum((part**2).sum() for layer in theta for part in layer)
-
     eps = LEARNING_RATE / ROWS
     build = partial(build_sghmc_kernel, L=1, alpha=FRICTION) if sampler == "sghmc" else build_sgld_kernel
-    init, kernel, _ = build(eps, log_likelihood, log_prior, (X, Y), net.n)
-    rng = np.random.RandomState(0)
-    theta = [
-        (jnp.asarray(0.1 * rng.randn(chains, i, o), jnp.float32), jnp.zeros((chains, o), jnp.float32))
-        for i, o in pairwise(net.widths)
-    ]
+    init, kernel, _ = build(eps, partial(log_likelihood_in_jax, net), log_prior_in_jax, (X, Y), net.n)
+    theta = start_in_jax(net, chains)
 
     @partial(jax.jit, static_argnums=1)
     def scan(key: Any, n_steps: int) -> Any:

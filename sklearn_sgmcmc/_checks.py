@@ -16,14 +16,23 @@ def check_integer(name: str, value: Any, *, low: int, fix: str) -> int:
 
 
 def check_real(
-    name: str, value: Any, *, rule: str, fix: str, low: float = 0.0, high: float = float("inf"), open_low: bool = False
+    name: str,
+    value: Any,
+    *,
+    rule: str,
+    fix: str,
+    low: float = 0.0,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
 ) -> float:
-    """Return ``value`` as a float if it is a finite number in [low, high] (in (low, high] if ``open_low``)."""
+    """Return ``value`` as a float if it is a finite number in [low, high]; the interval is open where ``open_...`` says so."""
     try:
         number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
     except OverflowError:
         number = math.inf
-    if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
+    outside = not (math.isfinite(number) and low <= number <= high)
+    if outside or (open_low and number == low) or (open_high and number == high):
         raise ValueError(f"{name}={value!r} must be {rule}; {fix}.")
     return number
 

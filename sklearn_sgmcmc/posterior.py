@@ -17,8 +17,8 @@ from sklearn_sgmcmc.network import MLP, Tape, compiled_network
 from sklearn_sgmcmc.priors import Density, Prior, hessian_product
 
 NONE_LEFT: Iterator[Minibatch] = iter(())
-WIDE_ELEMENTS = 2**22
-"""Most numbers per chain of a layer of all rows that are held at once."""
+CHUNK_ROWS, WIDE_ELEMENTS = 4096, 2**22
+"""Most rows, and numbers per chain of a layer, that are held at once where U is taken over all rows."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class Posterior:
         weights, extra = self.split(theta)
         return self.density.value(weights) + self.likelihood.prior_value(extra)
 
-    def full_value(self, theta: Theta, source: RowSource, rows_per_chunk: int = 4096) -> PerChain:
+    def full_value(self, theta: Theta, source: RowSource) -> PerChain:
         """Return U over all rows of ``source``, shape (C,), float64, in chunks of rows: fewer where rows are wide."""
         total = self.prior_value(theta)
-        rows_per_chunk = max(1, min(rows_per_chunk, WIDE_ELEMENTS // max(self.network.widths)))
+        rows_per_chunk = max(1, min(CHUNK_ROWS, WIDE_ELEMENTS // max(self.network.widths)))
         for start in range(0, source.n_rows, rows_per_chunk):
             index = torch.arange(start, min(start + rows_per_chunk, source.n_rows), device=theta.device)
             batch = source.take(index[None])

@@ -115,6 +115,13 @@ def over_rows(
     return whole
 
 
+def mixture_log_density(y: NDArray[np.float64], mean: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log (1 / M) sum_m prod_k N(y_k; mean_mk, sd_mk^2) of each row: y (n, K), mean and sd > 0 (M, n, K)."""
+    log_density = (-0.5 * np.square((y - mean) / sd) - np.log(sd) - 0.5 * math.log(2 * math.pi)).sum(axis=2)
+    with np.errstate(under="ignore"):
+        return np.asarray(np.logaddexp.reduce(log_density, axis=0) - math.log(len(mean)))
+
+
 def mixture_quantile(mean: NDArray[np.float64], sd: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Return the quantile at a level in (0, 1) of the equal mixtures over axis 0 of N(mean, sd^2), sd > 0.
 
@@ -133,9 +140,8 @@ def mixture_quantile(mean: NDArray[np.float64], sd: NDArray[np.float64], level: 
             break
         z = (x - center) * precision
         tails = torch.copysign(torch.erfc(z.abs() * math.sqrt(0.5)), z).sum(0)
-        excess = (
-            (z >= 0).sum(0, dtype=z.dtype) - level * len(mean) - 0.5 * tails
-        )  # M (F(x) - level), with a sign even where F is flat
+        # M (F(x) - level), with a sign even where F is flat
+        excess = (z >= 0).sum(0, dtype=z.dtype) - level * len(mean) - 0.5 * tails
         density = (z.square_().mul_(-0.5).exp_() * precision).sum(0) / math.sqrt(2 * math.pi)
         newton = -excess / density
         low, high = torch.where(excess < 0, x, low), torch.where(excess < 0, high, x)

@@ -105,6 +105,8 @@ class FunctionPotential:
         return torch.stack(products, dim=1) if products else vectors
 
 
+@torch.inference_mode(False)
+@one_thread()
 def sample(
     potential: Callable[[Theta], PerChain],
     theta0: Theta,
@@ -164,26 +166,6 @@ def sample(
     >>> draws.values.shape, bool(abs(draws.values.var() - 1) < 0.1)
     (torch.Size([200, 64, 2]), True)
     """
-    with torch.inference_mode(False), one_thread():
-        return _sample(
-            potential, theta0, sampler, step_size, schedule, n_steps, temperature, burn_in, n_draws, random_state, gradient
-        )
-
-
-def _sample(
-    potential: Callable[[Theta], PerChain],
-    theta0: Theta,
-    sampler: str | Sampler,
-    step_size: Coefficient,
-    schedule: str | Schedule,
-    n_steps: int,
-    temperature: Coefficient,
-    burn_in: float,
-    n_draws: int,
-    random_state: int,
-    gradient: Callable[[Theta], Theta] | None,
-) -> Draws:
-    """Do what ``sample`` says."""
     if (
         not isinstance(theta0, torch.Tensor)
         or theta0.ndim != 2
@@ -217,7 +199,7 @@ def _sample(
             f"{type(chosen).__name__} accepted none of its {n_steps} proposals in {int((accepted == 0).sum())} of {len(theta0)} "
             f"chains: all their draws are equal. Use a step_size below {float(torch.as_tensor(eps).min()):g}.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,  # beyond the two decorators
         )
     return Draws(result.draws, result.potential_curve, result.step_size, result.state)
 
@@ -247,7 +229,7 @@ def _plan(sampler: str | Sampler, schedule: str | Schedule, n_steps: int, burn_i
     timeline = plan.timeline(
         n_steps=check_integer("n_steps", n_steps, low=1, fix="a chain needs at least one step"),
         steps_per_epoch=1.0,
-        burn_in=check_real("burn_in", burn_in, rule=rule, fix=fix, high=1.0 - 1e-12),
+        burn_in=check_real("burn_in", burn_in, rule=rule, fix=fix, high=1.0, open_high=True),
         n_draws=check_integer("n_draws", n_draws, low=1, fix="1000 is the default"),
     )
     return chosen, timeline.last_only() if chosen.law == "optimiser" else timeline

@@ -146,5 +146,5 @@ def test_landsat_as_frame_without_pandas_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("name", ["return_X_y", "as_frame"])
 def test_landsat_rejects_a_flag_that_is_not_a_bool(name):
-    with pytest.raises(TypeError, match=f"{name} must be a bool, got 'yes'"):
+    with pytest.raises(ValueError, match=f"{name}='yes' must be True or False"):
         load_landsat(**{name: "yes"})

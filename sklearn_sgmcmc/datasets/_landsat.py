@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from sklearn_sgmcmc._checks import check_flag
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -94,6 +96,8 @@ def load_landsat(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
 
     Raises
     ------
+    ValueError
+        If ``return_X_y`` or ``as_frame`` is not a bool.
     ImportError
         If ``as_frame=True`` and pandas is not installed.
 
@@ -108,8 +112,8 @@ def load_landsat(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     >>> print(landsat.target_names[0])
     red soil
     """
-    _check_bool("return_X_y", return_X_y)
-    _check_bool("as_frame", as_frame)
+    check_flag("return_X_y", return_X_y)
+    check_flag("as_frame", as_frame)
     data, target = _read_arrays()
     bunch = Bunch(
         data=data,
@@ -124,11 +128,6 @@ def load_landsat(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     if as_frame:
         _convert_to_frame(bunch)
     return (bunch.data, bunch.target) if return_X_y else bunch
-
-
-def _check_bool(name: str, value: object) -> None:
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be a bool, got {value!r}. Pass {name}=True or {name}=False.")
 
 
 def _read_arrays() -> tuple[NDArray[np.float64], NDArray[np.int64]]:

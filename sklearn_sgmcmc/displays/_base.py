@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +32,28 @@ class Display:
 
     ax_: Axes = field(init=False, repr=False)
     figure_: Figure = field(init=False, repr=False)
+
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            None makes a figure.
+        **kwargs
+            Go where those of ``from_estimator`` go: to the curves, the points or the boxes.
+
+        Returns
+        -------
+        display
+            Itself, drawn.
+        """
+        self._draw(self._use(ax), **kwargs)
+        return self
+
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
+        """Draw on one pair of axes; displays of several panels have a ``plot`` of their own."""
+        raise NotImplementedError
 
     def _use(self, ax: Axes | None) -> Axes:
         """Remember the axes given, or new ones."""

@@ -146,22 +146,7 @@ class ReliabilityDisplay(Display):
         confidence, accuracy, count = reliability_curve(y_true, y_proba, labels=labels, n_bins=n_bins, sample_weight=sample_weight)
         return cls(confidence=confidence, accuracy=accuracy, count=count, n_bins=n_bins, name=name).plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : Axes or None
-            None makes a figure.
-        **kwargs
-            Go to the curve.
-
-        Returns
-        -------
-        display
-            Itself, drawn.
-        """
-        ax = self._use(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         error = float(np.average(np.abs(self.accuracy - self.confidence), weights=self.count))
         label = f"{self.name}, ECE {error:.3f}" if self.name else f"ECE {error:.3f}"
         self.count_ax_ = ax.twinx()
@@ -177,7 +162,6 @@ class ReliabilityDisplay(Display):
         low = float(np.floor(self.confidence.min() * self.n_bins) / self.n_bins)
         ax.set(xlabel="confidence in the predicted class", ylabel="accuracy", xlim=(low, 1), ylim=(0, 1.02))
         ax.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
-        return self
 
 
 @dataclass(eq=False, kw_only=True)
@@ -190,7 +174,7 @@ class CoverageDisplay(Display):
     Parameters
     ----------
     nominal : ndarray of shape (n_levels,)
-        Levels that there should be, each in (0, 1).
+        Levels that there should be, each in (0, 1].
     observed : ndarray of shape (n_levels, n_outputs)
         Shares of targets in their intervals.
     n_rows : int
@@ -242,7 +226,7 @@ class CoverageDisplay(Display):
         y : array of shape (n_rows,) or (n_rows, n_outputs)
             Targets.
         coverages : array of shape (n_levels,), default 0.05, 0.1 ... 0.95
-            Levels, each in (0, 1).
+            Levels, each in (0, 1].
         name : str or None
             None is the estimator's class.
         ax : Axes or None
@@ -284,7 +268,7 @@ class CoverageDisplay(Display):
         lower, upper : arrays of shape (n_levels, n_rows) or (n_levels, n_rows, n_outputs)
             Bounds.
         coverages : array of shape (n_levels,)
-            Levels, each in (0, 1).
+            Levels, each in (0, 1].
         name : str or None
             Label of the curve.
         ax : Axes or None
@@ -307,22 +291,7 @@ class CoverageDisplay(Display):
         observed = np.array([interval_coverage(y_true, low, high, multioutput="raw_values") for low, high in pairs])
         return cls(nominal=levels, observed=observed, n_rows=len(np.asarray(y_true)), name=name).plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : Axes or None
-            None makes a figure.
-        **kwargs
-            Go to the curves.
-
-        Returns
-        -------
-        display
-            Itself, drawn.
-        """
-        ax = self._use(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         c = np.linspace(0, 1, 101)
         half = 1.96 * np.sqrt(c * (1 - c) / self.n_rows)
         self.band_ = ax.fill_between(
@@ -336,11 +305,10 @@ class CoverageDisplay(Display):
             self.lines_ += ax.plot(100 * self.nominal, 100 * column, **style)
         ax.set(xlabel="nominal coverage, %", ylabel="targets in their intervals, %", xlim=(0, 100), ylim=(0, 100))
         ax.legend(loc="upper left")
-        return self
 
 
 def _levels(coverages: ArrayLike) -> NDArray[np.float64]:
-    """Return nominal coverages, each in (0, 1)."""
+    """Return nominal coverages, each in (0, 1]."""
     rule = "a probability in (0, 1]"
     if np.size(coverages) == 0:
         raise ValueError(f"coverages={coverages!r} is empty: give at least one {rule.removeprefix('a ')}, e.g. [0.5, 0.9].")

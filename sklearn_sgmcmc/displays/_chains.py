@@ -70,22 +70,7 @@ class PotentialDisplay(Display):
         potential = np.asarray(model.potential_curve_)
         return cls(step=np.linspace(0, model.n_steps_, len(potential)), potential=potential).plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : Axes or None
-            None makes a figure.
-        **kwargs
-            Go to the lines.
-
-        Returns
-        -------
-        display
-            Itself, drawn.
-        """
-        ax = self._use(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         self.lines_ = []
         for chain, curve in enumerate(self.potential.T):
             style = {"color": OKABE_ITO[chain % 8], "linewidth": 1, "label": f"chain {chain}", **kwargs}
@@ -95,7 +80,6 @@ class PotentialDisplay(Display):
         margin = 0.1 * (high - low) or 1.0
         ax.set(xlabel="step", ylabel="potential, nats", xlim=(0, self.step[-1]), ylim=(low - margin, high + 2 * margin))
         ax.legend(ncols=2, loc="upper right")
-        return self
 
 
 @dataclass(eq=False, kw_only=True)

@@ -131,28 +131,12 @@ class RejectionDisplay(Display):
         accuracy = np.cumsum(right[np.argsort(doubt, kind="stable")])[kept - 1] / kept
         return cls(rejected=1 - kept / n_rows, accuracy=accuracy, name=name).plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : Axes or None
-            None makes a figure.
-        **kwargs
-            Go to the curve.
-
-        Returns
-        -------
-        display
-            Itself, drawn.
-        """
-        ax = self._use(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         (self.line_,) = ax.plot(100 * self.rejected, 100 * self.accuracy, **{"label": self.name, "color": OKABE_ITO[0], **kwargs})
         self.base_ = ax.axhline(100 * self.accuracy[0], color=self.line_.get_color(), linestyle=":", linewidth=1)
         ax.set(xlabel="rows left out, most uncertain first, %", ylabel="accuracy on the rest, %", xlim=(0, 100))
         if self.name:
             ax.legend()
-        return self
 
 
 @dataclass(eq=False, kw_only=True)
@@ -240,22 +224,7 @@ class ProbabilitySpreadDisplay(Display):
         check_few_rows(draws.shape[1])
         return cls(proba=draws, classes=classes).plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : Axes or None
-            None makes a figure.
-        **kwargs
-            Go to ``Axes.boxplot``.
-
-        Returns
-        -------
-        display
-            Itself, drawn.
-        """
-        ax = self._use(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         n_rows, n_classes = self.proba.shape[1:]
         width = 0.8 / n_classes
         self.boxes_ = []
@@ -278,4 +247,3 @@ class ProbabilitySpreadDisplay(Display):
         for row in range(1, n_rows):
             ax.axvline(row - 0.5, color="0.85", linewidth=1)
         ax.legend(title="class", loc="upper left", bbox_to_anchor=(1, 1))
-        return self

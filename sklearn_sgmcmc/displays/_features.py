@@ -115,22 +115,7 @@ class DecisionMapDisplay(Display):
         )
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : Axes or None
-            None makes a figure.
-        **kwargs
-            Go to the points.
-
-        Returns
-        -------
-        display
-            Itself, drawn.
-        """
-        ax = self._use(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
         colors = np.array([to_rgb(OKABE_ITO[index % 8]) for index in range(len(self.classes))])
@@ -153,7 +138,6 @@ class DecisionMapDisplay(Display):
                 self.points_.append(ax.scatter(x0[index == k], x1[index == k], label=str(name), **{**style, **kwargs}))
             ax.legend(title="class", loc="upper right")
         ax.set(xlabel=self.feature_names[0], ylabel=self.feature_names[1])
-        return self
 
 
 @dataclass(eq=False, kw_only=True)
@@ -261,22 +245,7 @@ class PredictiveBandDisplay(Display):
         )
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : Axes or None
-            None makes a figure.
-        **kwargs
-            Go to the curve of the mean.
-
-        Returns
-        -------
-        display
-            Itself, drawn.
-        """
-        ax = self._use(ax)
+    def _draw(self, ax: Axes, **kwargs: Any) -> None:
         share = f"{100 * self.coverage:g} %"
         self.total_ = ax.fill_between(self.x, *self.total, color="#BFDDF0", label=f"{share} of new targets")
         self.epistemic_ = ax.fill_between(self.x, *self.epistemic, color="#5AA6D6", label=f"{share} of draws of the mean")
@@ -286,7 +255,6 @@ class PredictiveBandDisplay(Display):
             (self.points_,) = ax.plot(*self.points, ".", color=OKABE_ITO[1], markersize=5, label="data")
         ax.set(xlabel=self.feature_name, ylabel="y", xlim=(self.x[0], self.x[-1]))
         ax.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
-        return self
 
 
 def _span(column: NDArray[np.float64], n_points: int) -> NDArray[np.float64]:

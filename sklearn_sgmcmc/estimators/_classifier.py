@@ -258,7 +258,6 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
             difference: the mutual information of class and weights.
         """
         X = self._inputs(X)
-
         ensemble = self._ensemble()
 
         def with_entropy(outputs: torch.Tensor, extra: torch.Tensor) -> torch.Tensor:

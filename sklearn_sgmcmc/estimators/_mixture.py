@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn_sgmcmc.estimators._base import Matrix, Targets
 from sklearn_sgmcmc.estimators._fitted import FittedMLP, cast_finite
 from sklearn_sgmcmc.estimators._inputs import check_array
 from sklearn_sgmcmc.likelihoods import Gaussian, Likelihood
-from sklearn_sgmcmc.predictive import Ensemble, mixture_quantile, over_rows
+from sklearn_sgmcmc.predictive import Ensemble, mixture_log_density, mixture_quantile, over_rows
 
 
 class MixturePredictions(FittedMLP):
@@ -93,13 +92,13 @@ class MixturePredictions(FittedMLP):
             ``total``; ``aleatoric``, the mean noise variance; ``epistemic``, the variance of the mean over draws (ddof 0).
         """
         X = self._inputs(X)
-        ensemble = self._ensemble()
-
         if (self._y_scaling.scale < np.sqrt(np.finfo(np.float64).tiny)).any():
             raise ValueError(
                 f"y has the standard deviation {self._y_scaling.scale.min():.3g}, whose square underflows float64: give y in a "
                 "smaller unit, or use predict(X, return_std=True)."
             )
+
+        ensemble = self._ensemble()
 
         def split(rows: slice) -> tuple[NDArray[np.floating], ...]:
             _, epistemic, aleatoric = self._mean_and_variances(ensemble, X, rows)
@@ -249,11 +248,8 @@ class MixturePredictions(FittedMLP):
         ValueError
             If ``coverage`` does not lie strictly between 0 and 1.
         """
-        coverage = check_real(
-            "coverage", coverage, rule="a probability strictly between 0 and 1", fix="0.9 is the default", open_low=True
-        )
-        if 0.5 + coverage / 2 >= 1:
-            raise ValueError(f"coverage={coverage!r} must be a probability strictly between 0 and 1; 0.9 is the default.")
+        rule, largest = "a probability strictly between 0 and 1", 1.0 - np.finfo(np.float64).eps  # beyond, 0.5 + coverage / 2 is 1
+        coverage = check_real("coverage", coverage, rule=rule, fix="0.9 is the default", high=largest, open_low=True)
         lower, upper = self.predict_quantiles(X, [0.5 - coverage / 2, 0.5 + coverage / 2])
         return lower, upper
 
@@ -287,13 +283,12 @@ class MixturePredictions(FittedMLP):
         ensemble = self._ensemble()
         jacobian = np.log(self._y_scaling.scale).sum()
 
-        def log_mean(rows: slice) -> tuple[NDArray[np.float64]]:
+        def log_density(rows: slice) -> tuple[NDArray[np.float64]]:
             mean, sd = self._components(ensemble, X, rows)
             with np.errstate(over="ignore"):
-                log_density = -0.5 * ((target[rows] - mean) / sd) ** 2 - np.log(sd) - 0.5 * math.log(2 * math.pi)
-            return (np.logaddexp.reduce(log_density.sum(axis=2), axis=0) - math.log(len(mean)) - jacobian,)
+                return (mixture_log_density(target[rows], mean, sd) - jacobian,)
 
-        found = over_rows(X.shape[0], log_mean, per_row=self._numbers(ensemble))[0]
+        found = over_rows(X.shape[0], log_density, per_row=self._numbers(ensemble))[0]
         if not np.isfinite(found).all():
             row = int(np.argmin(np.isfinite(found)))
             raise ValueError(

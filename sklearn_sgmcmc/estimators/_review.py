@@ -122,9 +122,18 @@ def surviving_chains(
         allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
         hot = half > allowed + excess(settings, posterior, zero)
     dead = hot | (result.diverged_at >= 0) | ~torch.isfinite(result.draws).all(dim=2).all(dim=0)
-    n_dead = int(dead.sum())
-    if n_dead == 0:
+    if not dead.any():
         return ~dead, None
+    message = _death_message(settings, result, dead, n_data)
+    if dead.all():
+        if job.checkpoint is not None:
+            job.checkpoint.remove()  # there is nothing to go on with
+        raise ValueError(message)
+    return ~dead, f"{message} The diverged chains were dropped."
+
+
+def _death_message(settings: Settings, result: RunResult, dead: torch.Tensor, n_data: float) -> str:
+    """Return which chains diverged, under which learning rate and by when, and what to try."""
     steps = result.diverged_at[result.diverged_at >= 0]
     when = f" by step {int(steps.min())}" if len(steps) else ""
     known = result.step_size[dead]  # the curvature at a state that is not finite, and so the step, is not known
@@ -137,15 +146,10 @@ def surviving_chains(
     if settings.rate == "auto":
         used = f"learning_rate='auto' (found: {least:.2g})" if len(known) else "learning_rate='auto'"
     advice = min(least / 10, settings.sampler.default_learning_rate)
-    which = f"{n_dead} of {settings.n_chains} chains{_numbers(dead) if n_dead < settings.n_chains else ''}"
-    message = f"{used} diverged{when} ({which}); try learning_rate<={advice:.2g}."
+    which = f"{int(dead.sum())} of {len(dead)} chains{'' if dead.all() else _numbers(dead)}"
     if bool(result.ran_away[dead].all()):
-        message = f"{used} diverged{when} ({which}): {settings.sampler.runaway_advice}."
-    if n_dead == settings.n_chains:
-        if job.checkpoint is not None:
-            job.checkpoint.remove()  # there is nothing to go on with
-        raise ValueError(message)
-    return ~dead, f"{message} The diverged chains were dropped."
+        return f"{used} diverged{when} ({which}): {settings.sampler.runaway_advice}."
+    return f"{used} diverged{when} ({which}); try learning_rate<={advice:.2g}."
 
 
 def _numbers(chosen: torch.Tensor) -> str:

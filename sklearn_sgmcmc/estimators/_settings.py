@@ -299,10 +299,7 @@ def _warm_up(value: Any) -> int | None:
 
 def _burn_in(value: Any) -> float:
     rule, fix = "a share of the steps with 0 <= burn_in < 1", "0.5 is the default"
-    share = check_real("burn_in", value, rule=rule, fix=fix, high=1.0)
-    if share == 1.0:
-        raise ValueError(f"burn_in={value!r} must be {rule}; {fix}.")
-    return share
+    return check_real("burn_in", value, rule=rule, fix=fix, high=1.0, open_high=True)
 
 
 def _n_jobs(value: Any) -> int | None:

@@ -11,6 +11,7 @@ from scipy.special import ndtr
 from sklearn.utils import check_array, gen_batches
 
 from sklearn_sgmcmc.metrics._averages import Average, as_columns, average, over_outputs, row_weights
+from sklearn_sgmcmc.predictive import mixture_log_density
 from sklearn_sgmcmc.threads import one_thread
 
 CHUNK_ELEMENTS = 2**15
@@ -51,10 +52,7 @@ def mixture_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, samp
     """
     y, mean, std, weight = _mixture_arguments(y_true, mean, std, sample_weight)
     _check_density(std)
-    log_density = (-0.5 * np.square((y - mean) / std) - np.log(std) - 0.5 * math.log(2 * math.pi)).sum(axis=2)
-    with np.errstate(under="ignore"):
-        log_mean = np.logaddexp.reduce(log_density, axis=0) - math.log(len(mean))
-    return -float(np.average(log_mean, weights=weight))
+    return -float(np.average(mixture_log_density(y, mean, std), weights=weight))
 
 
 def gaussian_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -108,7 +106,7 @@ def interval_score(
     12.0
     """
     rule = "a probability strictly between 0 and 1"
-    coverage = check_real("coverage", coverage, rule=rule, fix="0.9 is the default", open_low=True, high=math.nextafter(1, 0))
+    coverage = check_real("coverage", coverage, rule=rule, fix="0.9 is the default", high=1.0, open_low=True, open_high=True)
     y, lower, upper = _interval_arguments(y_true, lower, upper)
     missed = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
     return average(upper - lower + 2 / (1 - coverage) * missed, row_weights(sample_weight, len(y)), multioutput)
