@@ -145,11 +145,11 @@ class BaseBayesianMLP(FittedMLP):
             settings = last.settings(settings, key)
             job = last.resumed(self._job(settings, rows, posterior, source, lay_on), settings, model, key)
         result = sample_chains(job, settings.n_jobs)
-        alive, death_message = surviving_chains(settings, posterior, job, result, rows.n_data)
+        alive, divergence_message = surviving_chains(settings, posterior, job, result, rows.n_data)
         self._store(settings, rows, job, result, alive)
         n_chains = settings.n_chains if last is None else last.n_chains
         self._last = last_state(settings, model, job, result, alive, n_data=rows.n_data, n_chains=n_chains, key=key)
-        messages = (death_message, *self._run_messages(settings, rows, job, result, alive), self._model_message(rows))
+        messages = (divergence_message, *self._run_messages(settings, rows, job, result, alive), self._model_message(rows))
         self._messages += [message for message in messages if message is not None]
         return result.interrupted, job.checkpoint
 

@@ -100,7 +100,7 @@ def spike_threshold(posterior: Posterior) -> tuple[NDArray[np.float32] | None, b
     return None if threshold is None else threshold.float().numpy(), posterior.density.prune
 
 
-def excess(settings: Settings, posterior: Posterior, zero: torch.Tensor) -> torch.Tensor:
+def allowed_excess(settings: Settings, posterior: Posterior, zero: torch.Tensor) -> torch.Tensor:
     """Return how far U of a sound chain may lie above U(0); ``zero`` are parameters (C, P) of 0."""
     ordinary = posterior.initial_scale().to(zero)[None]
     of_spike = (posterior.prior_value(ordinary) - posterior.prior_value(zero[:1])).clamp_min(0.0)
@@ -120,11 +120,11 @@ def surviving_chains(
     zero = torch.zeros(1, posterior.n_params, dtype=job.dtype, device=job.device)
     with torch.no_grad():
         allowed = torch.maximum(posterior.full_value(zero, job.source), curve[0].nan_to_num(-torch.inf, -torch.inf, -torch.inf))
-        hot = half > allowed + excess(settings, posterior, zero)
+        hot = half > allowed + allowed_excess(settings, posterior, zero)
     dead = hot | (result.diverged_at >= 0) | ~torch.isfinite(result.draws).all(dim=2).all(dim=0)
     if not dead.any():
         return ~dead, None
-    message = _death_message(settings, result, dead, n_data)
+    message = _divergence_message(settings, result, dead, n_data)
     if dead.all():
         if job.checkpoint is not None:
             job.checkpoint.remove()  # there is nothing to go on with
@@ -132,7 +132,7 @@ def surviving_chains(
     return ~dead, f"{message} The diverged chains were dropped."
 
 
-def _death_message(settings: Settings, result: RunResult, dead: torch.Tensor, n_data: float) -> str:
+def _divergence_message(settings: Settings, result: RunResult, dead: torch.Tensor, n_data: float) -> str:
     """Return which chains diverged, under which learning rate and by when, and what to try."""
     steps = result.diverged_at[result.diverged_at >= 0]
     when = f" by step {int(steps.min())}" if len(steps) else ""

@@ -18,7 +18,7 @@ from sklearn_sgmcmc.engine import PATIENCE, RunResult
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets, all_or_nothing, one_or_each
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._resume import OWN, LastState, Model
-from sklearn_sgmcmc.estimators._review import excess, spike_threshold, state_figures
+from sklearn_sgmcmc.estimators._review import allowed_excess, spike_threshold, state_figures
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
 from sklearn_sgmcmc.estimators._walk import Walk, check_total, lay_out_chunk, split
 from sklearn_sgmcmc.network import MLP
@@ -154,7 +154,7 @@ class StreamingMLP(BaseBayesianMLP):
         """Return which chains live on, and for how many calls each has strayed; raise ValueError if none lives."""
         settings, theta = walk.settings, result.state.theta
         zero = torch.zeros_like(theta)
-        astray = result.potential_curve[-1] > walk.potential.value(zero) + excess(settings, walk.potential.posterior, zero)
+        astray = result.potential_curve[-1] > walk.potential.value(zero) + allowed_excess(settings, walk.potential.posterior, zero)
         runaway = settings.sampler.runaway(result.state)
         astray = astray if runaway is None else astray | runaway
         strays = np.where(astray.cpu().numpy(), walk.stream.strays + 1, 0)
