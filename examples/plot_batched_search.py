@@ -34,14 +34,14 @@ loss = -results["mean_test_log loss"].reshape(len(scales), len(temperatures))
 error = results["std_test_log loss"].reshape(loss.shape) / np.sqrt(search.n_splits_)
 best = np.unravel_index(loss.argmin(), loss.shape)
 
-figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
+figure, ax = plt.subplots(figsize=(5.4, 4), layout="constrained")
 image = ax.imshow(loss, cmap="viridis_r")
 middle = (loss.min() + loss.max()) / 2
 for (row, column), value in np.ndenumerate(loss):
     text = f"{value:.3f}\n±{error[row, column]:.3f}"
     weight = "bold" if (row, column) == best else "normal"
     ax.text(column, row, text, ha="center", va="center", weight=weight, color="white" if value > middle else "black", fontsize=9)
-ax.set(xlabel="temperature", ylabel="prior scale", title="Log loss on held-out folds, nats (± standard error)")
+ax.set(xlabel="temperature", ylabel="prior scale", title="Held-out log loss (± standard error)")
 ax.set_xticks(range(len(temperatures)), temperatures)
 ax.set_yticks(range(len(scales)), scales)
 figure.colorbar(image, ax=ax, label="log loss, nats")

@@ -37,7 +37,7 @@ models = {
 # %%
 # One panel each
 # --------------
-figure, axes = plt.subplots(4, figsize=(6.4, 12), layout="constrained")
+figure, axes = plt.subplots(4, figsize=(5.4, 12), layout="constrained")
 print(f"{'':<26}{'accuracy':>9}{'log loss':>10}{'Brier':>8}{'ECE':>8}")
 for ax, (name, model) in zip(axes, models.items(), strict=True):
     with warnings.catch_warnings():

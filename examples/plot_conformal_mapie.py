@@ -52,7 +52,7 @@ intervals = {
 # %%
 # Coverage where the noise is small and where it is large
 # -------------------------------------------------------
-figure, axes = plt.subplots(3, figsize=(6.4, 8), sharex=True, sharey=True, layout="constrained")
+figure, axes = plt.subplots(3, figsize=(5.4, 8), sharex=True, sharey=True, layout="constrained")
 left = X_test[:, 0] < 2
 print(f"{'':<20}{'coverage':>9}{'x < 2':>8}{'x > 2':>8}{'width':>8}{'score':>8}")
 for ax, color, (name, (lower, upper)) in zip(axes, OKABE_ITO, intervals.items(), strict=False):

@@ -24,7 +24,7 @@ model.fit(x[:, None], y)
 # %%
 # Bands, and the two parts of the uncertainty
 # -------------------------------------------
-figure, (top, bottom) = plt.subplots(2, figsize=(6.4, 6.4), sharex=True, height_ratios=(3, 2), layout="constrained")
+figure, (top, bottom) = plt.subplots(2, figsize=(5.4, 6.4), sharex=True, height_ratios=(3, 2), layout="constrained")
 PredictiveBandDisplay.from_estimator(model, x[:, None], y, ax=top)
 grid = np.linspace(-4, 4, 200)
 parts = model.predict_uncertainty(grid[:, None])
@@ -32,7 +32,7 @@ bottom.plot(grid, np.sqrt(parts.epistemic), color=OKABE_ITO[0], label="epistemic
 bottom.plot(grid, np.sqrt(parts.aleatoric), color=OKABE_ITO[1], linestyle="--", label="aleatoric")
 bottom.axhline(0.15, color="0.45", linestyle=":", label="true noise")
 bottom.axvspan(-1, 1, color="0.92", label="no data")
-bottom.set(xlabel="x", ylabel="standard deviation, units of y", ylim=(0, 0.45))
+bottom.set(xlabel="x", ylabel="standard deviation, units of y", ylim=(0, 0.55))
 bottom.legend(ncols=2)
 top.set_xlabel("")
 

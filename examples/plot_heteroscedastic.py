@@ -29,7 +29,7 @@ X_test, y_test = rows(1000, 1)
 # %%
 # One level or one for each x
 # ---------------------------
-figure, axes = plt.subplots(2, figsize=(6.4, 7.2), sharex=True, sharey=True, layout="constrained")
+figure, axes = plt.subplots(2, figsize=(5.4, 7.2), sharex=True, sharey=True, layout="constrained")
 print(f"{'noise':<18}{'log density':>12}{'CRPS':>8}{'coverage, x < 2':>17}{'x > 2':>8}")
 left = X_test[:, 0] < 2
 for ax, noise in zip(axes, ("homoscedastic", "heteroscedastic"), strict=True):

@@ -26,7 +26,7 @@ parts = model.predict_uncertainty(X_test)
 # %%
 # Accuracy on the rows that are kept
 # ----------------------------------
-figure, (top, bottom) = plt.subplots(2, figsize=(6.4, 8), height_ratios=(3, 2), layout="constrained")
+figure, (top, bottom) = plt.subplots(2, figsize=(5.4, 8), height_ratios=(3, 2), layout="constrained")
 RejectionDisplay.from_estimator(model, X_test, y_test, name="by total uncertainty", ax=top)
 RejectionDisplay.from_estimator(
     model, X_test, y_test, uncertainty="epistemic", name="by epistemic uncertainty", ax=top, color="#D55E00", linestyle="--"

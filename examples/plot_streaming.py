@@ -34,7 +34,7 @@ for _ in range(300):
 # %%
 # What each knows of the slope
 # ----------------------------
-figure, axes = plt.subplots(2, figsize=(6.4, 5.0), sharex=True, sharey=True, layout="constrained")
+figure, axes = plt.subplots(2, figsize=(5.4, 5.0), sharex=True, sharey=True, layout="constrained")
 chunks = np.arange(300)
 for ax, color, (memory, found) in zip(axes, OKABE_ITO, tracked.items(), strict=False):
     mean, sd = np.array(found).T

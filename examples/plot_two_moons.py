@@ -23,13 +23,13 @@ X, y = make_moons(300, noise=0.25, random_state=0)
 net = BayesianMLPClassifier((30,), sampler="sghmc", temperature=1, max_iter=4000, random_state=0)
 model = make_pipeline(StandardScaler(), net).fit(X, y)
 places = np.array([[-0.5, 1.0], [0.5, 0.2], [2.6, 2.2]])
-names = ["A, inside a moon", "B, between the moons", "C, far away"]
+names = ["A, inside", "B, between", "C, far away"]
 
 # %%
 # The map, and the probabilities at the three places
 # --------------------------------------------------
 wide = np.vstack([X, [[-2.2, -1.8], [3.2, 2.6]]])  # look beyond the rows
-figure, (top, bottom) = plt.subplots(2, figsize=(6.4, 8), height_ratios=(3, 2), layout="constrained")
+figure, (top, bottom) = plt.subplots(2, figsize=(5.4, 8), height_ratios=(3, 2), layout="constrained")
 DecisionMapDisplay.from_estimator(model, wide, ax=top)
 for label in (0, 1):
     top.scatter(*X[y == label].T, s=14, color=("#0072B2", "#D55E00")[label], edgecolor="white", linewidth=0.4, label=label)

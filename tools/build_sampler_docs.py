@@ -86,17 +86,17 @@ def plot_msgld_laws(path: Path) -> None:
 
     steps = np.logspace(-4, -1, 40)
     colours = {"printed": "#D55E00", "rescaled": "#E69F00", "recipe": "#0072B2"}
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, figsize=(5.6, 6.8), sharex=True, sharey=True, layout="constrained")
     for ax, (a, b) in zip(axes, ((1.0, 0.9), (10.0, 0.99)), strict=True):
         for variant, colour in colours.items():
             law = [variance(MSGLD(a, b, variant), curvature=1.0, step_size=h, temperature=1.0) for h in steps]
             ax.plot(steps, law, color=colour, label=variant)
         ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--", label="target")
         ax.axhline(1 / (1 + a), color="grey", linewidth=0.8, linestyle=":", label="temperature 1 / (1 + a)")
-        ax.set(xscale="log", yscale="log", xlabel="step size times curvature", title=f"bias factor a = {a:g}, smoothing b = {b:g}")
-    axes[0].set_ylabel("stationary variance / target")
-    axes[0].legend(fontsize=8)
-    figure.savefig(path, dpi=110)
+        ax.set(xscale="log", yscale="log", ylabel="variance / target", title=f"bias factor a = {a:g}, smoothing b = {b:g}")
+    axes[1].set_xlabel("step size times curvature")
+    axes[1].legend()
+    figure.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

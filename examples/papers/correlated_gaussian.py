@@ -132,7 +132,7 @@ def main(argv=None):
     print("\nFloor of the law against the step size")
     table(["method", *map(str, steps)], [[method, *(f"{floor(method, step):.4f}" for step in steps)] for method in METHODS])
 
-    figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    figure, ax = plt.subplots(figsize=(5.6, 4.4), layout="constrained")
     for number, (method, part) in enumerate(found.items()):
         ax.loglog(part["points"], part["errors"].mean(axis=1), label=method, **style(number))
         ax.axhline(floor(method, STEP), linewidth=0.8, alpha=0.7, **style(number))

@@ -161,7 +161,7 @@ def main(argv=None):
     grid = np.linspace(-6, 6, 121)
     plane = np.stack(np.meshgrid(grid, grid), axis=-1)
     energy = potential(torch.tensor(plane.reshape(-1, 2))).view(121, 121).numpy()
-    figure, axes = plt.subplots(2, 3, figsize=(9.6, 6.6), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(3, 2, figsize=(5.6, 8.4), sharex=True, sharey=True, layout="constrained")
     for ax, (method, draws) in zip(axes.flat, found.items(), strict=True):
         one = draws[:: max(1, len(draws) // 1000), 0]
         ax.scatter(*one.T, s=5, color="#D55E00", alpha=0.5, linewidths=0, label="draws")

@@ -218,7 +218,7 @@ def main(argv=None):
     budget, output = parse(__doc__, Budget(), FULL, argv)
     cells = Cells(output, "landsat_table", budget)
     rates = tuned_rates(budget, cells)
-    figure, axes = plt.subplots(1, 2, figsize=(9.5, 4.2), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, figsize=(5.6, 8), sharex=True, sharey=True, layout="constrained")
     for ax, temperature in zip(axes, (0.01, 1.0), strict=True):
         found = {}
         for method in METHODS:
@@ -231,8 +231,9 @@ def main(argv=None):
         report(found, budget)
         draw_curves(ax, found, budget)
         ax.set_title(f"temperature {temperature:g}")
-    axes[1].set_ylabel("")
-    figure.legend(*axes[1].get_legend_handles_labels(), title="at its best learning rate", loc="outside right", fontsize="small")
+    axes[0].set_xlabel("")
+    handles, labels = axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, title="at its best learning rate", loc="outside lower center", ncols=3, fontsize="small")
     cells.save(figure, "landsat_table")
 
 

@@ -281,7 +281,7 @@ def main(argv=None):
     """Run the experiment."""
     budget, output = parse(__doc__, Budget(), FULL, argv)
     cells = Cells(output, "nonreversible_mixture", budget)
-    figure, axes = plt.subplots(1, 3, figsize=(12.5, 4.2), layout="constrained")
+    figure, axes = plt.subplots(3, figsize=(5.6, 11), layout="constrained")
     for ax, n, level in zip(axes, (2, 10), (0.5, 0.5), strict=False):
         exact = cells(f"reference N = {n}", reference, n, budget)
         found = {method: cells(f"{method} N = {n}", trials, method, n, budget, exact) for method in METHODS}

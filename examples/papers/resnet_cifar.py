@@ -193,7 +193,7 @@ def main(argv=None):
         for method, part in found.items()
     ]
     table(["method", "U at the start, nats", "U at the end", "test accuracy of a draw, %", "of the average, %"], rows)
-    figure, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    figure, ax = plt.subplots(figsize=(5.4, 4.0), layout="constrained")
     for number, (method, part) in enumerate(found.items()):
         ax.plot(np.linspace(0, int(part["steps"]), len(part["curve"])), part["curve"], label=method, **style(number))
     images = "CIFAR" if budget.cifar else "made-up images"
