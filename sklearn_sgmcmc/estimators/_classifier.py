@@ -63,7 +63,7 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
     prior: str | Prior = "normal"
     class_weight: dict[Any, float] | str | None = None
 
-    _automatic = Automatic(lambda rows_per_parameter: MSGLD(), MSGLD(), temperature=0.3)
+    _automatic = Automatic(lambda rows_per_parameter: MSGLD(), MSGLD())
     _least_warm_up = (500, 500)
 
     @available_if(takes_chunks)  # type: ignore[untyped-decorator]

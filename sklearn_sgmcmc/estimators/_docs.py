@@ -24,13 +24,13 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         Weight a of the adaptive drift, dimensionless; for "asgld" and its kin in units of N. 0 is plain SGLD bit for bit, and is
         accepted by every sampler. None is the sampler's own (1 for "msgld", 0.01 for "asgld").
     temperature : float >= 0 or None, default None
-        The target is the posterior to the power 1 / temperature. None is 1, but 0.3 for a classifier with sampler="auto". For a
-        biased sampler (printed MSGLD) it sets the injected noise; ``effective_temperature_`` tells what is sampled. Predictions use
-        the untempered likelihood.
+        The target is the posterior to the power 1 / temperature. None is 1. For a biased sampler (printed
+        MSGLD, that of a classifier with sampler="auto") it sets the injected noise; ``effective_temperature_`` tells what is
+        sampled. Predictions use the untempered likelihood.
     learning_rate : float > 0, "auto" or None, default "auto"
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. "auto" finds the longest
         safe one of each chain during burn-in and freezes it before the first kept draw: "mclmc" the one with its energy error;
-        samplers with a stability limit an eighth of it over the largest curvature along the path (0.8 of it for minibatches of a
+        samplers with a stability limit an eighth of it over the largest curvature along the path (a half for minibatches of a
         classifier), as long as the noise of the minibatches stays below 0.4 times the injected noise, in the median parameter.
         Kinetic samplers take their default at most with minibatches, and samplers without such a limit take it always. None is the
         sampler's default (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut where the curvature

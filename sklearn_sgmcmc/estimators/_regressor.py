@@ -83,7 +83,7 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
     noise: float | str = "heteroscedastic"
     normalize_y: bool = True
 
-    _automatic = Automatic(_at_full_batch, SGHMC(), temperature=1.0)
+    _automatic = Automatic(_at_full_batch, SGHMC())
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
 

@@ -45,14 +45,10 @@ Rate = Literal["given", "default", "auto"]
 
 
 class Automatic(NamedTuple):
-    """What sampler="auto" stands for, and the temperature that it takes if none is given.
-
-    ``full_batch`` makes a sampler for a number of rows per parameter.
-    """
+    """What sampler="auto" stands for: ``full_batch`` makes a sampler for a number of rows per parameter."""
 
     full_batch: Callable[[float], Sampler]
     minibatch: Sampler
-    temperature: float
 
 
 class Settings(NamedTuple):
@@ -133,7 +129,7 @@ def resolve(estimator: Any) -> Settings:
     check_flag("standardize", estimator.standardize)
     automatic = estimator._automatic if isinstance(estimator.sampler, str) and estimator.sampler == "auto" else None
     sampler = _sampler(estimator.sampler, automatic.minibatch if automatic else None, estimator.bias_factor)
-    temperature = _temperature(estimator.temperature, sampler, automatic.temperature if automatic else 1.0)
+    temperature = _temperature(estimator.temperature, sampler)
     rate = _rate(estimator.learning_rate)
     if rate == "given":
         sampler = _at_fixed_step(estimator.sampler, sampler, estimator.learning_rate)
@@ -240,7 +236,7 @@ def _with_bias(value: Any, sampler: Sampler, bias_factor: float) -> Sampler:
     return sampler
 
 
-def _temperature(value: Any, sampler: Sampler, own: float) -> float:
+def _temperature(value: Any, sampler: Sampler) -> float:
     if sampler.law == "optimiser":
         if value is not None and not (np.ndim(value) == 0 and value == 0):
             raise ValueError(
@@ -249,7 +245,7 @@ def _temperature(value: Any, sampler: Sampler, own: float) -> float:
             )
         return 0.0
     if value is None:
-        return own
+        return 1.0
     rule = f"a number in [0, {LARGEST:g}] or None"
     return check_real("temperature", value, rule=rule, fix="1 is the Bayesian posterior", high=LARGEST)
 

@@ -20,10 +20,10 @@ from sklearn_sgmcmc.samplers.optimizers import Adam
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import CLOSE, NOISY
 
-LARGEST_FACTOR, LARGEST_NOISY_FACTOR = 100.0, 3.0
+LARGEST_FACTOR, LARGEST_NOISY_FACTOR = 100.0, 1.5
 """Largest multiple of the sampler's default learning rate that learning_rate="auto" takes, at full batch and with minibatches.
 Chains follow flat directions to steps that a single steep minibatch then throws far off."""
-LONG_SHARE = 0.8
+LONG_SHARE = 0.5
 """Share of the stability limit that it takes for minibatches of a likelihood whose curvature the data bound, of a sampler whose law
 is not the posterior's in any case: near the limit, that of the others would not be either."""
 NOISE_RATIO = 0.4
