@@ -120,6 +120,10 @@ class NormalDensity(Density):
         """Return 1 / s^2."""
         return cast(torch.Tensor, self._as_matrix.like(theta))
 
+    def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
+        """Return vectors / s^2."""
+        return self.precision(theta)[:, None] * vectors
+
     def value(self, theta: Theta) -> PerChain:
         """Return sum theta^2 / (2 s^2) + log(s sqrt(2 pi))."""
         theta = theta.double()
