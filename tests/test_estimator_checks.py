@@ -6,6 +6,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_sgmcmc.samplers import SAMPLERS
 
+ESTIMATORS = (BayesianMLPClassifier, BayesianMLPRegressor)
+
+SHORT = {"warm_up": 50, "max_iter": 100}
+"""All stages of the defaults in a tenth of their steps. On inputs, bits and attributes a check says no more after more of them, and
+its scores are harder to reach after fewer; those of the very defaults are in test_defaults.py."""
 SMALL = {"hidden_layer_sizes": (10,), "warm_up": 0}
 """The one net with which every sampler takes every check."""
 PLAIN = {
@@ -13,25 +18,27 @@ PLAIN = {
     BayesianMLPRegressor: {"max_iter": 100, "noise": "homoscedastic", "prior": "normal"},
 }
 """The simplest model; that of the defaults is checked by itself."""
+COSTLY = {name: {"burn_in": 0.3} for name in ("nr_sgld_hessian", "nr_sgld_spsa2")}
+"""Samplers a step of which takes some ten gradients in burn-in, where they adapt, and one afterwards."""
 
-ESTIMATORS = (BayesianMLPClassifier, BayesianMLPRegressor)
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([estimator(**SHORT) for estimator in ESTIMATORS])
+def test_default_model_passes(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks([estimator() for estimator in ESTIMATORS])
 def test_default_estimator_passes(estimator, check):
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([estimator(sampler=name, **SMALL, **PLAIN[estimator]) for estimator in ESTIMATORS for name in SAMPLERS])
+@parametrize_with_checks(
+    [estimator(sampler=name, **SMALL, **PLAIN[estimator], **COSTLY.get(name, {})) for estimator in ESTIMATORS for name in SAMPLERS]
+)
 def test_every_sampler_passes(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([BayesianMLPRegressor(max_iter=100, noise="heteroscedastic", **SMALL)])
-def test_heteroscedastic_regressor_passes(estimator, check):
     check(estimator)
 
 

@@ -211,7 +211,7 @@ def test_held_draws_are_few_recent_and_evenly_spaced(n_draws, chunk):
     assert len(latter) * 4 > n_draws  # the store is used
 
 
-SMALL = {"hidden_layer_sizes": (4,), "random_state": 0, "n_chains": 5, "n_draws": 8}
+SMALL = {"hidden_layer_sizes": (4,), "random_state": 0, "n_chains": 5, "n_draws": 8, "warm_up": 20}
 ESTIMATORS = [BayesianMLPClassifier, BayesianMLPRegressor]
 both = pytest.mark.parametrize("estimator", ESTIMATORS)
 
@@ -290,8 +290,8 @@ def test_rows_of_weight_zero_are_absent_and_weights_are_counts(estimator):
     plain = estimator(**SMALL).partial_fit(X, y, **given)
     absent = estimator(**SMALL).partial_fit(np.r_[X, X + 9], np.r_[y, y], sample_weight=np.repeat([1.0, 0.0], 60), **given)
     np.testing.assert_array_equal(plain.draws_, absent.draws_)
-    counted = estimator(dtype="float64", warm_up=0, **SMALL).partial_fit(X, y, sample_weight=np.full(60, 2.0), **given)
-    twice = estimator(dtype="float64", warm_up=0, **SMALL).partial_fit(np.r_[X, X], np.r_[y, y], **given)
+    counted = estimator(**SMALL | {"dtype": "float64", "warm_up": 0}).partial_fit(X, y, sample_weight=np.full(60, 2.0), **given)
+    twice = estimator(**SMALL | {"dtype": "float64", "warm_up": 0}).partial_fit(np.r_[X, X], np.r_[y, y], **given)
     np.testing.assert_allclose(counted.draws_, twice.draws_, rtol=1e-5, atol=1e-6)
     assert counted._last.stream.n_data[0, 0] == pytest.approx(120)
 

@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ def problem(estimator, n_rows=80):
     return X, (y > 0).astype(int) if estimator is BayesianMLPClassifier else y
 
 
-both = pytest.mark.parametrize("estimator", [BayesianMLPClassifier, BayesianMLPRegressor])
+ESTIMATORS = [BayesianMLPClassifier, BayesianMLPRegressor]
+both = pytest.mark.parametrize("estimator", ESTIMATORS)
 modes = pytest.mark.parametrize("batch_size", ["auto", 16])
 
 
@@ -163,15 +165,13 @@ def test_pickle_is_small_and_holds_neither_data_nor_tensors(estimator):
     assert b"torch" not in data
 
 
-@both
-def test_pickle_loads_in_a_fresh_process(estimator, tmp_path):
-    X, y = problem(estimator)
-    model = estimator(**FAST).fit(X, y)
-    path = tmp_path / "model.pickle"
-    path.write_bytes(pickle.dumps((model, X)))
-    code = "import pickle, sys; model, X = pickle.load(open(sys.argv[1], 'rb')); print(repr(model.predict(X).tolist()))"
+def test_pickles_load_in_a_fresh_process(tmp_path):
+    saved = [(estimator(**FAST).fit(*problem(estimator)), problem(estimator)[0]) for estimator in ESTIMATORS]
+    path = tmp_path / "models.pickle"
+    path.write_bytes(pickle.dumps(saved))
+    code = "import pickle, sys; print([model.predict(X).tolist() for model, X in pickle.load(open(sys.argv[1], 'rb'))])"
     out = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == repr(model.predict(X).tolist())
+    assert out.strip() == repr([model.predict(X).tolist() for model, X in saved])
 
 
 PREDICTIONS = [
@@ -195,6 +195,13 @@ DRAWS_FIRST = ("sample_posterior", "predict_mixture", "predict_quantiles")
 predictions = pytest.mark.parametrize(("estimator", "method", "arguments"), PREDICTIONS)
 
 
+@cache
+def fitted(estimator):
+    """Return a model, for predictions alone, and its rows."""
+    X, y = problem(estimator)
+    return estimator(**FAST).fit(X, y), X, y
+
+
 def arrays(model, method, arguments, X, y):
     """Return the arrays of a prediction, rows first."""
     found = getattr(model, method)(X, **{name: y if value is None else value for name, value in arguments.items()})
@@ -210,8 +217,7 @@ def test_no_prediction_is_missing_from_the_list():
 
 @predictions
 def test_two_calls_of_a_prediction_are_identical(estimator, method, arguments):
-    X, y = problem(estimator)
-    model = estimator(**FAST).fit(X, y)
+    model, X, y = fitted(estimator)
     for first, second in zip(arrays(model, method, arguments, X, y), arrays(model, method, arguments, X, y), strict=True):
         np.testing.assert_array_equal(first, second)
 
@@ -219,8 +225,7 @@ def test_two_calls_of_a_prediction_are_identical(estimator, method, arguments):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float64, 1e-7)])
 @pytest.mark.parametrize(("estimator", "method", "arguments"), PREDICTIONS[:-1])  # samples of y have noise of their own
 def test_one_row_alone_equals_the_same_row_in_a_batch(estimator, method, arguments, dtype, tolerance):
-    X, y = problem(estimator)
-    model = estimator(**FAST).fit(X, y)
+    model, X, y = fitted(estimator)
     X = X.astype(dtype)
     together = arrays(model, method, arguments, X, y)
     for row in range(5):
