@@ -107,9 +107,9 @@ def test_rates_that_are_found_with_a_caution_of_their_own_are_one_batch(batches)
 @pytest.mark.parametrize("name", sorted(SAMPLERS))
 def test_every_sampler_in_batches_equals_the_plain_search(name, batches):
     model = classifier(sampler=SAMPLERS[name](), batch_size="auto", max_iter=6)
-    grid = {"learning_rate": [None, 0.01], "prior_scale": [0.5, 2.0]}
+    grid = [{"learning_rate": [None, 0.01], "prior_scale": [scale]} for scale in (0.5, 2.0)]
     if SAMPLERS[name].law != "optimiser":
-        grid["temperature"] = [0.5, 1.0]
+        grid = [candidates | {"temperature": [tau]} for candidates, tau in zip(grid, (0.5, 1.0), strict=True)]
     both(model, grid, scoring="neg_log_loss")
     assert max(batches) > 1
 
