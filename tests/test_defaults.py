@@ -126,10 +126,10 @@ def test_regression_takes_mclmc_where_nothing_stands_against_it(parameters, kind
 @pytest.mark.parametrize(
     ("parameters", "kind", "temperature"),
     [
-        ({}, MSGLD, 0.15),
-        ({"batch_size": 16}, MSGLD, 0.15),
-        ({"temperature": 1.0}, MSGLD, 0.5),
-        ({"bias_factor": 0}, MSGLD, 0.3),
+        ({}, MSGLD, 0.5),
+        ({"batch_size": 16}, MSGLD, 0.5),
+        ({"temperature": 0.3}, MSGLD, 0.15),
+        ({"bias_factor": 0}, MSGLD, 1.0),
         ({"sampler": "sgld"}, SGLD, 1.0),
         ({"sampler": "adam"}, Adam, None),
     ],

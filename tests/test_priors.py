@@ -21,7 +21,7 @@ from sklearn_sgmcmc.estimators import _base
 from sklearn_sgmcmc.likelihoods import HeteroscedasticNoise, HomoscedasticNoise
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.priors import PRIORS, HierarchicalNormal, Laplace, Normal, PriorSwitch, SpikeSlab, StudentT
+from sklearn_sgmcmc.priors import PRIORS, FanInNormal, HierarchicalNormal, Laplace, Normal, PriorSwitch, SpikeSlab, StudentT
 from sklearn_sgmcmc.sampling import sample
 
 NETWORK = MLP((3, 4, 2), "tanh")
@@ -111,6 +111,15 @@ def test_scale_has_one_value_per_layer_and_fan_in_shrinks_connection_weights_alo
     last[..., :-1] /= 4**0.5  # (n_out, n_in + 1), bias last
     standard = kind().place(NETWORK.layout()).value(z) + scale.log().sum()
     torch.testing.assert_close(kind(scale=(0.3, 2.0), fan_in=True).place(NETWORK.layout()).value(scale * z), standard)
+
+
+def test_fan_in_of_a_number_leaves_narrower_layers_alone():
+    """Layers of 3 and 4 inputs: beyond 3.5 the second is narrower by sqrt(3.5 / 4), beyond 64 neither is."""
+    layout, theta = NETWORK.layout(), random_theta()
+    torch.testing.assert_close(FanInNormal(0.7).place(layout).value(theta), Normal(0.7).place(layout).value(theta), rtol=0, atol=0)
+    found = FanInNormal(0.7, fan_in=3.5).placed_scale(layout)
+    assert sorted(set(found.flatten().tolist())) == pytest.approx([0.7 * (3.5 / 4) ** 0.5, 0.7])
+    assert int((found < 0.7).sum()) == 4 * 2
 
 
 def test_student_t_equals_scipy():
@@ -260,7 +269,7 @@ def test_every_prior_fits_by_name(estimator, y, dtype, prior):
     weight = 1.0 + np.arange(60) % 2
     model = estimator(prior=prior, dtype=dtype, **FAST).fit(X, y, sample_weight=weight)
     normal = estimator(prior="normal", dtype=dtype, **FAST).fit(X, y, sample_weight=weight)
-    assert (model.draws_ != normal.draws_).any() == (prior != "normal")
+    assert (model.draws_ != normal.draws_).any() == (prior not in ("normal", "fan_in_normal"))  # no layer is wide
     assert np.isfinite(model.predict(X)).all()
 
 
@@ -423,7 +432,8 @@ def test_a_switch_works_with_every_kind_of_sampler(estimator, y, sampler):
         (Normal(((1.0, 2.0),)), r"Normal.scale=\(\(1.0, 2.0\),\) must be"),
         (Normal(None), "Normal.scale=None must be"),
         (Normal((1.0, 2.0, 3.0)), r"Normal.scale=\(1.0, 2.0, 3.0\) has 3 values, and the network has 2 layers.*= 2 values"),
-        (Normal(fan_in="yes"), "Normal.fan_in='yes' must be True or False"),
+        (Normal(fan_in="yes"), "Normal.fan_in='yes' must be True, False or a number >= 1"),
+        (Normal(fan_in=0.5), "Normal.fan_in=0.5 must be True, False or a number >= 1"),
         (Laplace(float("nan")), "Laplace.scale=nan must be"),
         (StudentT(df=0.0), r"StudentT.df=0.0 must be a number in \[0.1, 1e6\]"),
         (SpikeSlab(spike_scale=(0.1,)), r"SpikeSlab.spike_scale=\(0.1,\) has 1 values"),

@@ -60,7 +60,7 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
     ((2, 3), (2, 3))
     """
 
-    prior: str | Prior = "normal"
+    prior: str | Prior = "fan_in_normal"
     class_weight: dict[Any, float] | str | None = None
 
     _automatic = Automatic(lambda rows_per_parameter: MSGLD(), MSGLD())

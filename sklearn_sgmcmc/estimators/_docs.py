@@ -54,11 +54,11 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     batch_size : int >= 1 or "auto", default "auto"
         Rows per step. "auto" takes all rows if at most 1,000 of at most 20,000 are distinct (2,500 of 50,000 for regression), and
         64 otherwise.
-    prior : str or Prior, default "hierarchical_normal" (regression) or "normal" (classification)
-        Prior of weights and biases: "hierarchical_normal" (one standard deviation per layer, learned from the data), "normal",
-        "laplace", "student_t", "spike_slab" (most weights near 0; those in the spike are pruned from predictions) or "prior_switch"
-        (normal, then spike and slab). An object may have scales per layer or by fan-in, and its fields can be searched as
-        ``prior__scale``.
+    prior : str or Prior, default "hierarchical_normal" (regression) or "fan_in_normal" (classification)
+        Prior of weights and biases: "hierarchical_normal" (one standard deviation per layer, learned from the data),
+        "fan_in_normal" (N(0, 1), narrower for weights of layers of more than 64 inputs), "normal", "laplace", "student_t",
+        "spike_slab" (most weights near 0; those in the spike are pruned from predictions) or "prior_switch" (normal, then spike and
+        slab). An object may have scales per layer or by fan-in, and its fields can be searched as ``prior__scale``.
     prior_scale : float > 0 or None, default None
         Scale of a prior given by name (the standard deviation of a normal one or of a slab); None is its own (1).
     standardize : bool, default True

@@ -7,13 +7,14 @@ flat parameters (C, P) and its gradient, whose constants are tensors made once, 
 from sklearn_sgmcmc._modules import set_modules
 from sklearn_sgmcmc.priors._base import Constant, Density, Prior, Scale, ScalePrior, every, hessian_product
 from sklearn_sgmcmc.priors._heavy_tailed import Laplace, LaplaceDensity, StudentT, StudentTDensity
-from sklearn_sgmcmc.priors._normal import HierarchicalDensity, HierarchicalNormal, Normal, NormalDensity
+from sklearn_sgmcmc.priors._normal import FanInNormal, HierarchicalDensity, HierarchicalNormal, Normal, NormalDensity
 from sklearn_sgmcmc.priors._sparse import PriorSwitch, SpikeSlab, SpikeSlabDensity
 
 __all__ = [
     "PRIORS",
     "Constant",
     "Density",
+    "FanInNormal",
     "HierarchicalDensity",
     "HierarchicalNormal",
     "Laplace",
@@ -34,6 +35,7 @@ __all__ = [
 
 PRIORS: dict[str, type[Prior]] = {
     "normal": Normal,
+    "fan_in_normal": FanInNormal,
     "hierarchical_normal": HierarchicalNormal,
     "laplace": Laplace,
     "student_t": StudentT,

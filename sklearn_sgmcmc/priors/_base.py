@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
-from sklearn_sgmcmc._checks import check_flag
+from sklearn_sgmcmc._checks import check_real
 from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
 from sklearn_sgmcmc.network import Layout
@@ -132,17 +133,22 @@ class ScalePrior(Prior):
     """Base of the priors of independent parameters that differ in scale alone."""
 
     scale: Scale = 1.0
-    fan_in: bool = field(default=False, kw_only=True)
+    fan_in: bool | float = field(default=False, kw_only=True)
 
     def check(self) -> None:
         """Raise ValueError if a field lies outside its domain."""
         self.check_field("scale", SCALE_RULE, every(lambda scale: (scale >= 1e-6) & (scale <= 1e6)))
-        check_flag(f"{type(self).__name__}.fan_in", self.fan_in)
+        if not isinstance(self.fan_in, bool | np.bool_):
+            fix = "True is 1 and False keeps the scale in all layers"
+            check_real(f"{type(self).__name__}.fan_in", self.fan_in, rule="True, False or a number >= 1", fix=fix, low=1.0)
 
     def placed_scale(self, layout: Layout) -> torch.Tensor:
         """Return the scale of each parameter as it broadcasts against (C, P)."""
         scale = self.per_parameter("scale", layout)
-        return scale * torch.where(layout.is_weight, layout.n_in.rsqrt(), 1.0).unsqueeze(0) if self.fan_in else scale
+        if not self.fan_in:
+            return scale
+        factor = torch.where(layout.is_weight, (layout.n_in / float(self.fan_in)).clamp_min(1.0).rsqrt(), 1.0)
+        return scale if bool((factor == 1.0).all()) else scale * factor.unsqueeze(0)
 
 
 def every(holds: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], torch.Tensor]:

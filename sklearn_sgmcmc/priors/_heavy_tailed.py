@@ -22,7 +22,7 @@ class Laplace(ScalePrior):
     ----------
     scale : float between 1e-6 and 1e6 or tuple of such floats, default 1
         b, in units of a weight between standardised quantities (the standard deviation is b sqrt 2); a tuple as for ``Normal``.
-    fan_in : bool, default False
+    fan_in : bool or float >= 1, default False
         Whether b is divided by sqrt(n_in) for connection weights, as for ``Normal``.
 
     Examples
@@ -71,7 +71,7 @@ class StudentT(ScalePrior):
         s, in units of a weight between standardised quantities; a tuple as for ``Normal``.
     df : float in [0.1, 1e6], default 4
         Degrees of freedom, dimensionless: 1 is the Cauchy law; the variance s^2 df / (df - 2) is finite for df > 2.
-    fan_in : bool, default False
+    fan_in : bool or float >= 1, default False
         Whether s is divided by sqrt(n_in) for connection weights, as for ``Normal``.
 
     Examples

@@ -22,9 +22,10 @@ class Normal(ScalePrior):
     scale : float between 1e-6 and 1e6 or tuple of such floats, default 1
         Standard deviation, in units of a weight between standardised quantities; a tuple has one value per layer of connections,
         len(hidden_layer_sizes) + 1 in all; a (C, 1) tensor has one per chain.
-    fan_in : bool, default False
+    fan_in : bool or float >= 1, default False
         Whether the scale of connection weights is divided by sqrt(n_in), n_in the inputs of their layer (Neal 1996, section 2.1):
-        then the outputs keep their prior scale however wide the network is. Biases keep ``scale``.
+        then the outputs keep their prior scale however wide the network is. A number k leaves it as it is up to k inputs, and
+        divides it by sqrt(n_in / k) beyond. Biases keep ``scale``.
 
     Examples
     --------
@@ -44,6 +45,35 @@ class Normal(ScalePrior):
 
 
 @dataclass(eq=False)
+class FanInNormal(Normal):
+    """Independent N(0, scale^2) on the weights and biases of layers of up to ``fan_in`` inputs, narrower weights in wider ones.
+
+    Weights of a layer of n_in > fan_in inputs have N(0, scale^2 fan_in / n_in): a sum over hundreds of inputs is a priori no larger
+    than one over ``fan_in``.
+
+    Parameters
+    ----------
+    scale : float between 1e-6 and 1e6 or tuple of such floats, default 1
+        As of ``Normal``.
+    fan_in : bool or float >= 1, default 64
+        As of ``Normal``: number of inputs beyond which the scale of connection weights falls.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_sgmcmc import BayesianMLPClassifier
+    >>> from sklearn_sgmcmc.priors import FanInNormal
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMLPClassifier((5,), prior=FanInNormal(fan_in=3), sampler="sgld", max_iter=300, n_draws=20, random_state=0)
+    >>> model = model.fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    """
+
+    fan_in: bool | float = field(default=64.0, kw_only=True)
+
+
+@dataclass(eq=False)
 class HierarchicalNormal(Normal):
     """N(0, s_l^2) on the weights of layer l with a learned s_l, s^2 / s_l^2 ~ Gamma(df / 2, rate df / 2); N(0, scale^2) on biases.
 
@@ -57,8 +87,8 @@ class HierarchicalNormal(Normal):
     ----------
     scale : float between 1e-6 and 1e6 or tuple of such floats, default 1
         As of ``Normal``: the scale near which those of the layers are held, before the division by sqrt(n_in).
-    fan_in : bool, default True
-        False is s = scale.
+    fan_in : bool or float >= 1, default True
+        False is s = scale; a number as of ``Normal``.
     df : float in [0.1, 1e6], default 2
         How firmly s_l is held near s, dimensionless: at 2 nine of ten prior draws of s_l lie between 0.58 s and 4.4 s; 1e6 is
         ``Normal``.
@@ -75,7 +105,7 @@ class HierarchicalNormal(Normal):
     True
     """
 
-    fan_in: bool = field(default=True, kw_only=True)
+    fan_in: bool | float = field(default=True, kw_only=True)
     df: Coefficient = field(default=2.0, kw_only=True)
 
     @property
