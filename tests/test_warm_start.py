@@ -185,6 +185,16 @@ def test_rows_far_from_the_last_ones_are_warned_of(name, x, y):
         model.fit(X + x, X[:, 0] + y)
 
 
+@pytest.mark.parametrize(("x", "y"), [(1e300, 1.0), (1.0, 1e-300)])
+def test_units_too_far_from_the_last_ones_are_an_error_that_leaves_the_model_whole(x, y):
+    X, target = problem(BayesianMLPRegressor)
+    model = BayesianMLPRegressor(warm_start=True, **SMALL).fit(X, target)
+    prediction = model.predict(X)
+    with pytest.raises(ValueError, match=r"X or y has units so far .* overflow float32.* use warm_start=False"):
+        model.fit(x * X, y * target)
+    np.testing.assert_array_equal(model.predict(X), prediction)
+
+
 def test_other_classes_targets_or_noise_are_errors():
     X, y = problem(BayesianMLPClassifier)
     with pytest.raises(ValueError, match="classes of y changed"):
