@@ -177,7 +177,7 @@ def test_targets_that_overflow_are_named():
 
 @both
 def test_weights_that_overflow_are_named(estimator):
-    with pytest.raises(ValueError, match=r"sample_weight reaches from 1 to 1e\+39"):
+    with pytest.raises(ValueError, match=r"sample_weight .* reaches from 1 to 1e\+39"):
         estimator(**FAST).fit(X, LABEL, sample_weight=np.where(LABEL, 1e39, 1.0))
 
 
@@ -302,9 +302,19 @@ def test_bad_coverage_is_refused(coverage):
         BayesianMLPRegressor(**FAST).fit(X, LABEL).predict_interval(X, coverage)
 
 
-def test_class_weights_that_leave_nothing_are_refused():
-    with pytest.raises(ValueError, match="class_weight="):
-        BayesianMLPClassifier(class_weight={0: 0.0, 1: 0.0}, **FAST).fit(X, LABEL)
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({0: 0.0, 1: 0.0}, "class_weight={0: 0.0, 1: 0.0} must be finite"),
+        ({0: "a", 1: 1.0}, "class_weight={0: 'a', 1: 1.0} must be a dict of one weight"),
+        ({"a": 1.0}, "class_weight={'a': 1.0} must be a dict of one weight"),
+        ("even", "class_weight='even' must be a dict of one weight"),
+        ({0: 1e-300, 1: 1.0}, r"sample_weight \(times class_weight, if there is one\) reaches from 1e-300 to 1:"),
+    ],
+)
+def test_unsuitable_class_weights_are_refused(class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianMLPClassifier(class_weight=class_weight, **FAST).fit(X, LABEL)
 
 
 def test_chains_that_die_in_different_stages_do_not_depend_on_the_number_of_workers():

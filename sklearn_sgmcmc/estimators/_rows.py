@@ -90,8 +90,8 @@ def row_weights(x: Any, sample_weight: ArrayLike | None) -> NDArray[np.float64]:
         raise ValueError("sample_weight is zero for every row: give at least one row a positive weight.")
     if weight.max() > LARGEST_WEIGHT or weight[weight > 0].min() < 1 / LARGEST_WEIGHT:
         raise ValueError(
-            f"sample_weight reaches from {weight[weight > 0].min():.3g} to {weight.max():.3g}: weights are counts between "
-            f"{1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring them near 1."
+            f"sample_weight (times class_weight, if there is one) reaches from {weight[weight > 0].min():.3g} to "
+            f"{weight.max():.3g}: weights are counts between {1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring them near 1."
         )
     return np.asarray(weight)
 
