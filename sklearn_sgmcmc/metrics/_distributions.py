@@ -11,8 +11,9 @@ from scipy.special import ndtr
 from sklearn.utils import check_array, gen_batches
 
 from sklearn_sgmcmc.metrics._averages import Average, as_columns, binary_exponents, over_outputs, row_weights
+from sklearn_sgmcmc.metrics._averages import Average, as_columns, binary_exponents, over_outputs, row_weights
 from sklearn_sgmcmc.predictive import mixture_log_density
-from sklearn_sgmcmc.threads import one_thread
+from sklearn_sgmcmc.threads import isolated
 
 CHUNK_ELEMENTS = 2**15
 """Draws x targets held at once by ``mixture_crps``: a few arrays of this size fit the cache."""
@@ -130,7 +131,7 @@ def mixture_crps(
     y, mean, std = (np.ldexp(array, -exponent) for array in (y, mean, std))
     columns = [array.reshape(len(array), -1) for array in (y[None], mean, np.square(std))]
     score = np.empty(columns[0].shape[1])
-    with one_thread():
+    with isolated():
         for some in gen_batches(len(score), max(1, CHUNK_ELEMENTS // n_draws)):
             target, center, variance = (torch.from_numpy(np.array(column[:, some], order="C")) for column in columns)
             spread = _mean_absolute(torch.zeros_like(center), 2 * variance).sum(dim=0)
