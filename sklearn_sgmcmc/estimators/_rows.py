@@ -184,7 +184,7 @@ def column_scaling(x: Any, weight: NDArray[np.float64], *, enabled: bool = True)
     with np.errstate(over="ignore"):  # by rounding, where the largest number stands
         mean, sd = (np.clip(np.ldexp(part, exponent), -largest, largest) for part in (np.where(low == high, 0.0, mean), sd))
     mean = np.where(low == high, low, mean)
-    return Scaling(mean, np.where(constant | (sd < np.finfo(np.float64).tiny), 1.0, sd))
+    return Scaling(mean, np.where(constant, 1.0, np.maximum(sd, np.finfo(np.float64).smallest_subnormal)))
 
 
 def _chunk(n_columns: int) -> int:
