@@ -31,7 +31,7 @@ from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES
 
 NAMES = {
-    *("X", "y", "sample_weight", "features", "quantiles", "coverage", "n_samples"),
+    *("X", "y", "sample_weight", "n_total", "classes", "features", "quantiles", "coverage", "n_samples"),
     *(field.name for kind in (BayesianMLPClassifier, BayesianMLPRegressor) for field in fields(kind)),
     *(field.name for registry in (SAMPLERS, PRIORS, SCHEDULES) for kind in registry.values() for field in fields(kind)),
 }
