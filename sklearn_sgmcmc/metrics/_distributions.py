@@ -11,7 +11,6 @@ from scipy.special import ndtr
 from sklearn.utils import check_array, gen_batches
 
 from sklearn_sgmcmc.metrics._averages import Average, as_columns, binary_exponents, over_outputs, row_weights
-from sklearn_sgmcmc.metrics._averages import Average, as_columns, binary_exponents, over_outputs, row_weights
 from sklearn_sgmcmc.predictive import mixture_log_density
 from sklearn_sgmcmc.threads import isolated
 
