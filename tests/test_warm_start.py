@@ -201,9 +201,9 @@ def test_other_classes_targets_or_noise_are_errors():
         BayesianMLPClassifier(warm_start=True, **SMALL).fit(X, y).fit(X[y != "a"], y[y != "a"])
     X, y = problem(BayesianMLPRegressor)
     model = BayesianMLPRegressor(warm_start=True, noise="homoscedastic", **SMALL).fit(X, y)
-    with pytest.raises(ValueError, match="number of targets changed"):
+    with pytest.raises(ValueError, match="number of targets in y changed"):
         model.fit(X, np.column_stack([y, y]))
-    with pytest.raises(ValueError, match="observation model changed"):
+    with pytest.raises(ValueError, match=r"noise \(the observation model\) changed"):
         model.set_params(noise=1.0).fit(X, y)
     assert isinstance(model._likelihood, HomoscedasticNoise)
 

@@ -224,6 +224,7 @@ class MixturePredictions(FittedMLP):
         def values(rows: slice) -> tuple[NDArray[np.floating]]:
             components = self._components(ensemble, X, rows)
             found = np.stack([mixture_quantile(*components, level) for level in levels.tolist()])
+            found[np.argsort(levels)] = np.sort(found, axis=0)  # in spite of rounding, where all lie within a few last digits
             return (self._output(found, X, self._y_scaling.mean),)
 
         return over_rows(X.shape[0], values, axis=1, per_row=self._numbers(ensemble))[0]

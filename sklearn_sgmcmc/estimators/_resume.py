@@ -46,8 +46,8 @@ class Model:
             ("hidden_layer_sizes", before.widths[1:-1], now.widths[1:-1]),
             ("activation", before.activation, now.activation),
             ("The classes of y", _listed(self.classes), _listed(other.classes)),
-            ("The observation model", type(self.likelihood).__name__, type(other.likelihood).__name__),
-            ("The number of targets", before.widths[-1], now.widths[-1]),
+            ("noise (the observation model)", type(self.likelihood).__name__, type(other.likelihood).__name__),
+            ("The number of targets in y", before.widths[-1], now.widths[-1]),
         ]
         for name, old, new in parts:
             if old != new:
