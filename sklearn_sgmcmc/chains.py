@@ -83,7 +83,10 @@ def checkpointed(job: ChainJob, path: Path, parameters: Mapping[str, str], n_job
     of_job = {field.name: getattr(job, field.name) for field in fields(job) if field.name not in apart}
     of_machine = [described[name] for name in ("device", "compiled kernel", "torch", "sklearn_sgmcmc")]
     fingerprint = digest((rows, of_job, streams, of_machine))
-    file = path / f"{fingerprint[:16]}.npz" if path.is_dir() else path
+    try:
+        file = path / f"{fingerprint[:16]}.npz" if path.is_dir() else path
+    except OSError:  # a name that is too long, say: ``begin`` tells
+        file = path
     checkpoint = Checkpoint(file.absolute(), fingerprint, described, job.entropy, _groups(job, n_jobs)).begin()
     return replace(job, checkpoint=checkpoint, entropy=checkpoint.entropy)
 

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from sklearn_sgmcmc._typing import Outputs, Theta
 from sklearn_sgmcmc.batches import shared
 from sklearn_sgmcmc.network import MLP, with_constant
-from sklearn_sgmcmc.threads import one_thread
+from sklearn_sgmcmc.threads import isolated
 
 ROWS = 1024
 """Most rows per chunk."""
@@ -106,7 +106,7 @@ def over_rows(
     """Return the arrays that ``predict`` makes for each chunk of rows, laid together along an axis: nothing else is held."""
     whole: tuple[NDArray[Any], ...] = ()
     before = (slice(None),) * axis
-    with one_thread(), np.errstate(under="ignore"):
+    with isolated(), np.errstate(under="ignore"):
         for rows in row_chunks(n_rows, per_row):
             parts = predict(rows)
             whole = whole or tuple(np.empty((*p.shape[:axis], n_rows, *p.shape[axis + 1 :]), p.dtype) for p in parts)
@@ -117,8 +117,8 @@ def over_rows(
 
 def mixture_log_density(y: NDArray[np.float64], mean: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return log (1 / M) sum_m prod_k N(y_k; mean_mk, sd_mk^2) of each row: y (n, K), mean and sd > 0 (M, n, K)."""
-    log_density = (-0.5 * np.square((y - mean) / sd) - np.log(sd) - 0.5 * math.log(2 * math.pi)).sum(axis=2)
-    with np.errstate(under="ignore"):
+    with np.errstate(over="ignore", under="ignore"):  # a density of 0 is -inf
+        log_density = (-0.5 * np.square((y - mean) / sd) - np.log(sd) - 0.5 * math.log(2 * math.pi)).sum(axis=2)
         return np.asarray(np.logaddexp.reduce(log_density, axis=0) - math.log(len(mean)))
 
 

@@ -1,6 +1,7 @@
-"""One torch thread while we compute: at these shapes more threads gain nothing and fight other processes for the cores.
+"""How torch computes for us, whatever the caller has set: in one thread, on the CPU by default, in full precision.
 
-It also lets a forked process compute: OpenMP's threads do not survive a fork, and a second one would be waited for in vain.
+At these shapes more threads gain nothing and fight other processes for the cores. One thread also lets a forked process compute:
+OpenMP's threads do not survive a fork, and a second one would be waited for in vain.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -37,6 +38,19 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         _set_here(before)
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Compute in one thread, without the caller's default device and automatic lower precision."""
+    with ExitStack() as stack:
+        stack.enter_context(one_thread())
+        if torch.empty(0).device.type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def _set_here(n_threads: int) -> None:

@@ -195,7 +195,7 @@ def test_a_write_that_fails_leaves_the_last_file(path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["missing/run.npz", "file/run.npz"])
+@pytest.mark.parametrize("name", ["missing/run.npz", "file/run.npz", 500 * "long" + "run.npz"])
 def test_a_path_that_cannot_be_written_is_refused_at_once(tmp_path, name, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr("sklearn_sgmcmc.estimators._base.sample_chains", None)
@@ -203,7 +203,7 @@ def test_a_path_that_cannot_be_written_is_refused_at_once(tmp_path, name, monkey
         fit("msgld", checkpoint=tmp_path / name)
 
 
-@pytest.mark.parametrize("value", [3, True, "", b"run.npz"])
+@pytest.mark.parametrize("value", [3, True, "", b"run.npz", "run\0.npz"])
 def test_a_checkpoint_that_is_no_path_is_refused(value):
     with pytest.raises(ValueError, match=r"checkpoint=.* must be the path of a file or a folder, or None"):
         fit("msgld", checkpoint=value)

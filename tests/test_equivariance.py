@@ -60,6 +60,13 @@ def test_extreme_units_give_the_same_model(magnitude):
     assert np.isfinite(two.predict(X * magnitude, return_std=True)[1]).all()
 
 
+def test_units_in_which_numbers_lose_digits_give_nearly_the_same_model():
+    """At 1e-310, 46 of the 53 bits are left: the standard deviation itself is no normal number."""
+    X, y = problem()
+    one, two = fit(X, y), fit(X * 1e-310, y * 1e-310)
+    np.testing.assert_allclose(two.predict(X * 1e-310) / 1e-310, one.predict(X), atol=1e-5 * y.std())
+
+
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_every_output_has_its_own_unit(n_outputs):
     X, y = problem()

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
@@ -91,6 +92,31 @@ def test_far_too_large_learning_rate_is_named_with_a_smaller_one_to_try(estimato
         model.fit(X, LABEL)
     better = float(re.search(r"<=([\d.e-]+\d)", str(error.value)).group(1))
     model.set_params(learning_rate=better).fit(X, LABEL)
+
+
+def test_data_that_are_not_scaled_are_named_where_chains_diverge():
+    with pytest.raises(ValueError, match=r"diverged.*With standardize=False and normalize_y=False the data must be of order 1"):
+        BayesianMLPRegressor(standardize=False, normalize_y=False, **FAST).fit(1e20 * X, 1e20 * LABEL)
+
+
+@pytest.mark.parametrize("value", [-1, 2**32, "seed", np.random.default_rng(0)])
+def test_what_is_no_random_state_is_refused(value):
+    model = BayesianMLPRegressor(**FAST).fit(X, LABEL)
+    calls = (
+        lambda: clone(model).set_params(random_state=value).fit(X, LABEL),
+        lambda: clone(model).set_params(sampler="sgld", random_state=value).partial_fit(X, LABEL),
+        lambda: model.sample_y(X, random_state=value),
+        lambda: model.sample_posterior(X, n_draws=1, random_state=value),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=r"random_state=.* must be None, an integer from 0 to"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["keep_mask_", "sparsity_"])
+def test_what_only_a_spike_leaves_is_said_before_any_fit(name):
+    with pytest.raises(AttributeError, match=f"{name} is there only after a fit with a prior that has a spike"):
+        getattr(BayesianMLPRegressor(), name)
 
 
 def test_chains_that_diverge_are_dropped_with_a_warning(monkeypatch):
@@ -177,7 +203,7 @@ def test_targets_that_overflow_are_named():
 
 @both
 def test_weights_that_overflow_are_named(estimator):
-    with pytest.raises(ValueError, match=r"sample_weight reaches from 1 to 1e\+39"):
+    with pytest.raises(ValueError, match=r"sample_weight .* reaches from 1 to 1e\+39"):
         estimator(**FAST).fit(X, LABEL, sample_weight=np.where(LABEL, 1e39, 1.0))
 
 
@@ -302,9 +328,19 @@ def test_bad_coverage_is_refused(coverage):
         BayesianMLPRegressor(**FAST).fit(X, LABEL).predict_interval(X, coverage)
 
 
-def test_class_weights_that_leave_nothing_are_refused():
-    with pytest.raises(ValueError, match="class_weight="):
-        BayesianMLPClassifier(class_weight={0: 0.0, 1: 0.0}, **FAST).fit(X, LABEL)
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({0: 0.0, 1: 0.0}, "class_weight={0: 0.0, 1: 0.0} must be finite"),
+        ({0: "a", 1: 1.0}, "class_weight={0: 'a', 1: 1.0} must be a dict of one weight"),
+        ({"a": 1.0}, "class_weight={'a': 1.0} must be a dict of one weight"),
+        ("even", "class_weight='even' must be a dict of one weight"),
+        ({0: 1e-300, 1: 1.0}, r"sample_weight \(times class_weight, if there is one\) reaches from 1e-300 to 1:"),
+    ],
+)
+def test_unsuitable_class_weights_are_refused(class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianMLPClassifier(class_weight=class_weight, **FAST).fit(X, LABEL)
 
 
 def test_chains_that_die_in_different_stages_do_not_depend_on_the_number_of_workers():

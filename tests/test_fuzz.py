@@ -31,7 +31,7 @@ from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES
 
 NAMES = {
-    *("X", "y", "sample_weight", "features", "quantiles", "coverage", "n_samples"),
+    *("X", "y", "sample_weight", "n_total", "classes", "features", "quantiles", "coverage", "n_samples"),
     *(field.name for kind in (BayesianMLPClassifier, BayesianMLPRegressor) for field in fields(kind)),
     *(field.name for registry in (SAMPLERS, PRIORS, SCHEDULES) for kind in registry.values() for field in fields(kind)),
 }
@@ -97,10 +97,10 @@ def same(a, b):
 
 
 def close(a, b, dtype, scale=0.0):
-    """Whether numbers agree to the precision of a dtype, relative to the largest."""
+    """Whether numbers agree to the precision of a dtype, relative to the largest; below the least normal one digits are lost."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     largest = max(np.abs(a).max(initial=0.0), np.abs(b).max(initial=0.0), scale)
-    unit = largest or 1.0
+    unit = max(largest, float(np.finfo(dtype).tiny))
     return np.allclose(a / unit, b / unit, rtol=0, atol=3e-4 if dtype == np.float32 else 1e-6)
 
 
@@ -193,7 +193,7 @@ def check_numbers(model, found, n, dtype):
         if "noise" in found:
             assert (found["noise"] <= std * (1 + 1e-5)).all()
         if "posterior" in found:
-            unit = np.abs(found["posterior"]).max() or 1.0
+            unit = max(np.abs(found["posterior"]).max(), np.finfo(dtype).tiny)
             assert close((found["posterior"].astype(np.float64) / unit).mean(axis=0), mean / unit, dtype, 1.0)
         if "uncertainty" in found:
             assert close(np.sqrt(found["uncertainty"].total), std, dtype)

@@ -194,6 +194,21 @@ def test_weight_k_equals_k_rows_for_distributions(metric):
     assert metric(TARGET, MEAN, STD, sample_weight=k) == pytest.approx(repeated, rel=1e-12)
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e-160, 1e160, 1e300])
+def test_units_of_y_do_not_matter(unit):
+    small = np.array([1.0, 1e-12])  # each output has its own unit
+    for metric in (mixture_crps, gaussian_crps):
+        parts = (TARGET, MEAN, STD) if metric is mixture_crps else (TARGET, MEAN[0], STD[0])
+        expected = metric(*parts, multioutput="raw_values") * small * unit
+        found = metric(*(part * small * unit for part in parts), multioutput="raw_values")
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(sharpness(STD[0] * unit), sharpness(STD[0]) * unit, rtol=1e-12)
+    loss = mixture_log_loss(TARGET * unit, MEAN * unit, STD * unit)
+    np.testing.assert_allclose(loss, mixture_log_loss(TARGET, MEAN, STD) + 2 * np.log(unit), rtol=1e-12)
+    pit = probability_integral_transform(TARGET * unit, MEAN * unit, STD * unit)
+    np.testing.assert_allclose(pit, probability_integral_transform(TARGET, MEAN, STD), rtol=1e-12)
+
+
 # --- intervals ---------------------------------------------------------------------------------------------------------------
 
 BOUNDS = np.sort(RNG.randn(2, 100, 2), axis=0)
@@ -234,6 +249,8 @@ def test_interval_score_is_the_sum_of_two_pinball_losses():
         (lambda: mixture_crps([1.0], [[1.0]], [[1.0], [1.0]]), "std has shape"),
         (lambda: gaussian_crps([1.0], [1.0], [-1.0]), "std holds -1.0.*>= 0"),
         (lambda: gaussian_log_loss([1.0], [1.0], [0.0]), "std holds 0"),
+        (lambda: gaussian_log_loss([1.0], [0.0], [1e-200]), r"y_true=\[1.0\] at row 0 is so far"),
+        (lambda: sharpness([1.0, 1.0], sample_weight=[1e308, 1e308]), "sample_weight=.*finite sum"),
         (lambda: gaussian_crps([np.nan], [1.0], [1.0]), "y_true contains NaN"),
         (lambda: gaussian_crps([1.0], [1.0], [1.0], multioutput="mean"), "multioutput='mean'"),
         (lambda: interval_coverage([1.0], [2.0], [1.0]), "lower exceeds upper at row 0"),

@@ -123,6 +123,14 @@ def test_quantile_between_narrow_components_does_not_hang_on_rounding(level):
     np.testing.assert_allclose(mixture_quantile(mean * (1 + 1e-15), sd, level), mixture_quantile(mean, sd, level), atol=1e-7)
 
 
+@pytest.mark.parametrize("far", [1.0, 1e20, 1e200])
+def test_quantiles_rise_with_their_level_wherever_the_row_is(regressor, far):
+    """Far away the components are narrower than the last digit of their means, and many levels lie within one of them."""
+    levels = RNG.permutation(np.linspace(0.001, 0.999, 99))
+    values = regressor.predict_quantiles(far * X, levels)
+    assert (np.diff(values[np.argsort(levels)], axis=0) >= 0).all()
+
+
 def test_interval_is_made_of_quantiles(regressor):
     lower, upper = regressor.predict_interval(X, 0.8)
     np.testing.assert_array_equal(np.stack([lower, upper]), regressor.predict_quantiles(X, [0.5 - 0.4, 0.5 + 0.4]))

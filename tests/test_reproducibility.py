@@ -13,6 +13,7 @@ import torch
 from sklearn.base import clone
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc.model_selection import BatchedGridSearchCV
 
 FAST = {"hidden_layer_sizes": (6,), "max_iter": 40, "n_draws": 5, "random_state": 0}
 
@@ -141,6 +142,27 @@ def test_default_dtype_of_the_caller_does_not_matter():
         assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@both
+@pytest.mark.parametrize("of_caller", [torch.device("meta"), torch.autocast("cpu", torch.bfloat16)], ids=["device", "autocast"])
+def test_default_device_and_lower_precision_of_the_caller_do_not_matter(estimator, of_caller):
+    """The device "meta" stands for any other than the CPU; it computes nothing."""
+    X, y = problem(estimator)
+    classes = {"classes": [0, 1]} if estimator is BayesianMLPClassifier else {}
+
+    def results():
+        model = estimator(**FAST).fit(X, y)
+        search = BatchedGridSearchCV(estimator(**FAST), {"prior_scale": [0.5, 1.0]}, cv=2, error_score="raise").fit(X, y)
+        return (
+            (model.predict(X), model.sample_posterior(X), model.diagnostics().r_hat, search.cv_results_["mean_test_score"]),
+            estimator(**FAST).partial_fit(X, y, **classes).predict(X),
+        )
+
+    expected = results()
+    with of_caller:
+        found = results()
+    np.testing.assert_equal(found, expected)
 
 
 def test_fits_in_threads_equal_fits_in_turn():

@@ -185,15 +185,25 @@ def test_rows_far_from_the_last_ones_are_warned_of(name, x, y):
         model.fit(X + x, X[:, 0] + y)
 
 
+@pytest.mark.parametrize(("x", "y"), [(1e300, 1.0), (1.0, 1e-300)])
+def test_units_too_far_from_the_last_ones_are_an_error_that_leaves_the_model_whole(x, y):
+    X, target = problem(BayesianMLPRegressor)
+    model = BayesianMLPRegressor(warm_start=True, **SMALL).fit(X, target)
+    prediction = model.predict(X)
+    with pytest.raises(ValueError, match=r"X or y has units so far .* overflow float32.* use warm_start=False"):
+        model.fit(x * X, y * target)
+    np.testing.assert_array_equal(model.predict(X), prediction)
+
+
 def test_other_classes_targets_or_noise_are_errors():
     X, y = problem(BayesianMLPClassifier)
     with pytest.raises(ValueError, match="classes of y changed"):
         BayesianMLPClassifier(warm_start=True, **SMALL).fit(X, y).fit(X[y != "a"], y[y != "a"])
     X, y = problem(BayesianMLPRegressor)
     model = BayesianMLPRegressor(warm_start=True, noise="homoscedastic", **SMALL).fit(X, y)
-    with pytest.raises(ValueError, match="number of targets changed"):
+    with pytest.raises(ValueError, match="number of targets in y changed"):
         model.fit(X, np.column_stack([y, y]))
-    with pytest.raises(ValueError, match="observation model changed"):
+    with pytest.raises(ValueError, match=r"noise \(the observation model\) changed"):
         model.set_params(noise=1.0).fit(X, y)
     assert isinstance(model._likelihood, HomoscedasticNoise)
 

@@ -14,7 +14,6 @@ import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from sklearn_sgmcmc._checks import check_flag
 from sklearn_sgmcmc.batches import RowSet, RowSource, dense_rows
@@ -23,7 +22,7 @@ from sklearn_sgmcmc.checkpoint import Checkpoint
 from sklearn_sgmcmc.diagnostics import QUICK, REFERENCE_ROWS, evenly
 from sklearn_sgmcmc.engine import RunResult, Stage
 from sklearn_sgmcmc.estimators._fitted import FittedMLP
-from sklearn_sgmcmc.estimators._inputs import validate_data
+from sklearn_sgmcmc.estimators._inputs import generator, validate_data
 from sklearn_sgmcmc.estimators._resume import OWN, LastState, Model, last_state, law_key
 from sklearn_sgmcmc.estimators._review import (
     core_message,
@@ -43,7 +42,7 @@ from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.priors import Prior
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Schedule, Timeline
-from sklearn_sgmcmc.threads import one_thread
+from sklearn_sgmcmc.threads import isolated
 
 Matrix: TypeAlias = Any
 """An array, sparse matrix or data frame of shape (n_rows, n_features)."""
@@ -109,7 +108,7 @@ class BaseBayesianMLP(FittedMLP):
             If interrupted; the draws made so far are then kept, unless there is none or several workers ran.
         """
         with all_or_nothing(self):
-            with torch.inference_mode(False), one_thread():
+            with torch.inference_mode(False), isolated():
                 interrupted, checkpoint = self._fit(X, y, sample_weight)
             for message in self._messages:
                 warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -145,7 +144,7 @@ class BaseBayesianMLP(FittedMLP):
             settings = last.settings(settings, key)
             job = last.resumed(self._job(settings, rows, posterior, source, lay_on), settings, model, key)
         result = sample_chains(job, settings.n_jobs)
-        alive, divergence_message = surviving_chains(settings, posterior, job, result, rows.n_data)
+        alive, divergence_message = surviving_chains(settings, posterior, job, result, rows.n_data, self._of_units())
         self._store(settings, rows, job, result, alive)
         n_chains = settings.n_chains if last is None else last.n_chains
         self._last = last_state(settings, model, job, result, alive, n_data=rows.n_data, n_chains=n_chains, key=key)
@@ -166,6 +165,11 @@ class BaseBayesianMLP(FittedMLP):
     def _learn_scales(self, rows: TrainingRows) -> None:
         """Remember the scales of the training rows."""
         self._x_scaling = column_scaling(rows.x, rows.weight, enabled=self.standardize)
+
+    def _of_units(self) -> str:
+        """Return what diverging chains may be due to besides long steps."""
+        off = [f"{name}=False" for name in ("standardize", "normalize_y") if not getattr(self, name, True)]
+        return f" With {' and '.join(off)} the data must be of order 1: scale them if a smaller rate does not help." if off else ""
 
     def _model(self) -> Model:
         """Return what the parameters of the chains mean."""
@@ -215,7 +219,7 @@ class BaseBayesianMLP(FittedMLP):
         step_size = settings.learning_rate / settings.unit(rows.n_data)
         timeline = self._timeline(settings, rows)
         stages = lay(settings, timeline, posterior, step_size, n_rows=rows.n_rows, full_batch=rows.full_batch)
-        random = check_random_state(self.random_state)
+        random = generator(self.random_state)
         job = ChainJob(
             stages=stages,
             source=source,

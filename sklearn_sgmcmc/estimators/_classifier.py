@@ -132,7 +132,11 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
             totals = np.bincount(index, weight, len(self.classes_))
             by_class = weight.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, np.inf))
         else:
-            by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=column_or_1d(y))
+            try:
+                by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=column_or_1d(y))
+            except (TypeError, ValueError) as error:
+                rule = "a dict of one weight >= 0 for each class, 'balanced' or None"
+                raise ValueError(f"class_weight={self.class_weight!r} must be {rule}: {error}") from None
         if not (np.isfinite(by_class) & (by_class >= 0)).all() or not (weight * by_class[index]).any():
             raise ValueError(
                 f"class_weight={self.class_weight!r} must be finite and >= 0, and leave at least one row a positive weight; "

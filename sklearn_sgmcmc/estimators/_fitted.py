@@ -7,19 +7,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_sgmcmc._checks import check_integer
 from sklearn_sgmcmc.batches import Scaling, dense_rows
 from sklearn_sgmcmc.diagnostics import Diagnostics, Measured, diagnose, evenly, per_chain, summary, to_data_tree
-from sklearn_sgmcmc.estimators._inputs import validate_data
+from sklearn_sgmcmc.estimators._inputs import generator, validate_data
 from sklearn_sgmcmc.estimators._persistence import packed, unpacked
 from sklearn_sgmcmc.estimators._review import Compared, Quantity
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.predictive import Ensemble, Statistic
 from sklearn_sgmcmc.samplers._base import Sampler
-from sklearn_sgmcmc.threads import one_thread
+from sklearn_sgmcmc.threads import isolated
 
 
 class FittedMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -43,13 +42,15 @@ class FittedMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     @property
     def keep_mask_(self) -> NDArray[np.bool_]:
         """Which parameters of each draw are kept, shaped like ``draws_``: those that the prior's spike does not claim."""
-        return np.asarray(np.abs(self.draws_) >= self._spike_threshold("keep_mask_"))
+        threshold = self._spike_threshold("keep_mask_")
+        return np.asarray(np.abs(self.draws_) >= threshold)
 
     @property
     def sparsity_(self) -> float:
         """Share of connection weights that are kept, biases not counted, averaged over draws; in [0, 1]."""
+        threshold = self._spike_threshold("sparsity_")
         columns = np.flatnonzero(self._network.layout().is_weight.numpy())
-        return float(np.mean(np.abs(self.draws_[..., columns]) >= self._spike_threshold("sparsity_")[columns]))
+        return float(np.mean(np.abs(self.draws_[..., columns]) >= threshold[columns]))
 
     def _spike_threshold(self, name: str) -> NDArray[np.float32]:
         """Return the prior's thresholds; raise AttributeError if there are none."""
@@ -118,7 +119,7 @@ class FittedMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
 
     def _at_reference(self, quantity: Quantity, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return a quantity at all draws and some reference rows, (S, C, rows, labels)."""
-        with one_thread():
+        with isolated():
             values = self._ensemble().values(self._reference[rows], quantity.statistic)
         return values.reshape(*self.draws_.shape[:2], *values.shape[1:])
 
@@ -221,7 +222,7 @@ class FittedMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         n_draws = check_integer("n_draws", n_draws, low=1, fix=f"None returns all {stored} stored draws")
         if n_draws > stored:
             raise ValueError(f"n_draws={n_draws} exceeds the {stored} stored draws; ask for at most that many.")
-        return ensemble.subset(check_random_state(random_state).choice(stored, size=n_draws, replace=False))
+        return ensemble.subset(generator(random_state).choice(stored, size=n_draws, replace=False))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is saved."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array as check_any_array
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data as validate_any_data
 
 
@@ -31,6 +32,16 @@ def check_array(values: Any, *, input_name: str, **how: Any) -> NDArray[Any]:
     _check_undated(input_name, values)
     with np.errstate(invalid="ignore"):
         return np.asarray(check_any_array(values, input_name=input_name, **how))
+
+
+def generator(random_state: Any) -> np.random.RandomState:
+    """Return the generator that a parameter ``random_state`` means; raise ValueError if it means none."""
+    try:
+        random: np.random.RandomState = check_random_state(random_state)
+    except ValueError as error:
+        rule = "None, an integer from 0 to 2**32 - 1 or a numpy.random.RandomState; 0, say, makes results repeatable"
+        raise ValueError(f"random_state={random_state!r} must be {rule} ({error}).") from None
+    return random
 
 
 def _check_unmasked(name: str, values: Any) -> None:

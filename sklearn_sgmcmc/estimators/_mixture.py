@@ -7,13 +7,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import Bunch, check_consistent_length, check_random_state
+from sklearn.utils import Bunch, check_consistent_length
 
 from sklearn_sgmcmc._checks import check_flag, check_integer, check_real
 from sklearn_sgmcmc.batches import Scaling
 from sklearn_sgmcmc.estimators._base import Matrix, Targets
 from sklearn_sgmcmc.estimators._fitted import FittedMLP, cast_finite
-from sklearn_sgmcmc.estimators._inputs import check_array
+from sklearn_sgmcmc.estimators._inputs import check_array, generator
 from sklearn_sgmcmc.likelihoods import Gaussian, Likelihood
 from sklearn_sgmcmc.predictive import Ensemble, mixture_log_density, mixture_quantile, over_rows
 
@@ -181,7 +181,7 @@ class MixturePredictions(FittedMLP):
         """
         X = self._inputs(X)
         n_samples = check_integer("n_samples", n_samples, low=1, fix="1 is the default")
-        random = check_random_state(random_state)
+        random = generator(random_state)
         ensemble = self._ensemble()
         ensemble = ensemble.subset(random.choice(len(ensemble.draws), size=n_samples))
 
@@ -224,6 +224,7 @@ class MixturePredictions(FittedMLP):
         def values(rows: slice) -> tuple[NDArray[np.floating]]:
             components = self._components(ensemble, X, rows)
             found = np.stack([mixture_quantile(*components, level) for level in levels.tolist()])
+            found[np.argsort(levels)] = np.sort(found, axis=0)  # in spite of rounding, where all lie within a few last digits
             return (self._output(found, X, self._y_scaling.mean),)
 
         return over_rows(X.shape[0], values, axis=1, per_row=self._numbers(ensemble))[0]
@@ -285,8 +286,7 @@ class MixturePredictions(FittedMLP):
 
         def log_density(rows: slice) -> tuple[NDArray[np.float64]]:
             mean, sd = self._components(ensemble, X, rows)
-            with np.errstate(over="ignore"):
-                return (mixture_log_density(target[rows], mean, sd) - jacobian,)
+            return (mixture_log_density(target[rows], mean, sd) - jacobian,)
 
         found = over_rows(X.shape[0], log_density, per_row=self._numbers(ensemble))[0]
         if not np.isfinite(found).all():

@@ -124,7 +124,8 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
             )
         fix = "'homoscedastic' learns it"
         sd = check_real("noise", self.noise, rule="a standard deviation > 0 in the units of y", fix=fix, open_low=True)
-        relative = sd / self._y_scaling.scale
+        with np.errstate(over="ignore"):
+            relative = sd / self._y_scaling.scale
         if not ((relative >= LEAST_NOISE) & (relative <= 1 / LEAST_NOISE)).all():
             raise ValueError(
                 f"noise={self.noise!r} must lie between {LEAST_NOISE:g} and {1 / LEAST_NOISE:g} standard deviations of y; {fix}."

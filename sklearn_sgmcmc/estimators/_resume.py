@@ -46,8 +46,8 @@ class Model:
             ("hidden_layer_sizes", before.widths[1:-1], now.widths[1:-1]),
             ("activation", before.activation, now.activation),
             ("The classes of y", _listed(self.classes), _listed(other.classes)),
-            ("The observation model", type(self.likelihood).__name__, type(other.likelihood).__name__),
-            ("The number of targets", before.widths[-1], now.widths[-1]),
+            ("noise (the observation model)", type(self.likelihood).__name__, type(other.likelihood).__name__),
+            ("The number of targets in y", before.widths[-1], now.widths[-1]),
         ]
         for name, old, new in parts:
             if old != new:
@@ -56,8 +56,20 @@ class Model:
     def carried(self, theta: NDArray[Any], other: Model) -> NDArray[Any]:
         """Return parameters (C, P) with which the other model, of other scales, is the same function as this one.
 
-        Exact, but for the noise levels of a heteroscedastic model, which stay as they are relative to y.
+        Exact, but for the noise levels of a heteroscedastic model, which stay as they are relative to y. Raises ValueError if they
+        overflow.
         """
+        carried = self._carried(theta, other)
+        if not np.isfinite(carried).all():
+            raise ValueError(
+                f"X or y has units so far from those of the last call that weights overflow {theta.dtype.name}, with which the "
+                "chains would go on: give them in the same units, or use warm_start=False to begin anew."
+            )
+        return carried
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _carried(self, theta: NDArray[Any], other: Model) -> NDArray[Any]:
+        """Return what ``carried`` does, with overflows."""
         given = theta
         for old, new in ((self.x_scaling, other.x_scaling), (self.y_scaling, other.y_scaling)):
             if old is None or new is None or all(np.array_equal(a, b) for a, b in zip(old, new, strict=True)):

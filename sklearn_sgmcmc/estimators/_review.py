@@ -108,9 +108,9 @@ def allowed_excess(settings: Settings, posterior: Posterior, zero: torch.Tensor)
 
 
 def surviving_chains(
-    settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult, n_data: float
+    settings: Settings, posterior: Posterior, job: ChainJob, result: RunResult, n_data: float, further: str
 ) -> tuple[torch.Tensor, str | None]:
-    """Return which chains did not diverge and what to say of those that did; raise ValueError if all did.
+    """Return which chains did not diverge and what to say of those that did, with ``further`` advice; raise ValueError if all did.
 
     At stationarity the mean of U exceeds its minimum by about tau P / 2, and the minimum is below U(0) and U(start). A prior with a
     spike is far higher at weights of ordinary size than at 0: that difference is allowed as well.
@@ -124,7 +124,7 @@ def surviving_chains(
     dead = hot | (result.diverged_at >= 0) | ~torch.isfinite(result.draws).all(dim=2).all(dim=0)
     if not dead.any():
         return ~dead, None
-    message = _divergence_message(settings, result, dead, n_data)
+    message = _divergence_message(settings, result, dead, n_data) + further
     if dead.all():
         if job.checkpoint is not None:
             job.checkpoint.remove()  # there is nothing to go on with

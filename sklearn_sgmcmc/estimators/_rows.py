@@ -90,8 +90,8 @@ def row_weights(x: Any, sample_weight: ArrayLike | None) -> NDArray[np.float64]:
         raise ValueError("sample_weight is zero for every row: give at least one row a positive weight.")
     if weight.max() > LARGEST_WEIGHT or weight[weight > 0].min() < 1 / LARGEST_WEIGHT:
         raise ValueError(
-            f"sample_weight reaches from {weight[weight > 0].min():.3g} to {weight.max():.3g}: weights are counts between "
-            f"{1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring them near 1."
+            f"sample_weight (times class_weight, if there is one) reaches from {weight[weight > 0].min():.3g} to "
+            f"{weight.max():.3g}: weights are counts between {1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring them near 1."
         )
     return np.asarray(weight)
 
@@ -184,7 +184,7 @@ def column_scaling(x: Any, weight: NDArray[np.float64], *, enabled: bool = True)
     with np.errstate(over="ignore"):  # by rounding, where the largest number stands
         mean, sd = (np.clip(np.ldexp(part, exponent), -largest, largest) for part in (np.where(low == high, 0.0, mean), sd))
     mean = np.where(low == high, low, mean)
-    return Scaling(mean, np.where(constant | (sd < np.finfo(np.float64).tiny), 1.0, sd))
+    return Scaling(mean, np.where(constant, 1.0, np.maximum(sd, np.finfo(np.float64).smallest_subnormal)))
 
 
 def _chunk(n_columns: int) -> int:

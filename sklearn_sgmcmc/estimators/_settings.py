@@ -319,7 +319,8 @@ def _device(value: Any) -> torch.device:
         device = torch.device(value)
         torch.zeros(1, device=device).item()
     except (RuntimeError, TypeError, AssertionError, ImportError) as error:
-        raise ValueError(f"device={value!r} cannot be used here ({error}); 'auto' takes a GPU when there is one.") from None
+        reason = str(error).partition("\n")[0].partition(". ")[0]
+        raise ValueError(f"device={value!r} cannot be used here ({reason}); 'auto' takes a GPU when there is one.") from None
     return device
 
 
@@ -332,6 +333,7 @@ def _verbose(value: Any) -> int:
 def _checkpoint(value: Any) -> Path | None:
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str) or not os.fspath(value):
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    if not isinstance(path, str) or not path or "\0" in path:
         raise ValueError(f"checkpoint={value!r} must be the path of a file or a folder, or None; None keeps no checkpoint.")
-    return Path(os.fspath(value))
+    return Path(path)

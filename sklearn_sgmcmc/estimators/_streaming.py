@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from sklearn_sgmcmc.diagnostics import REFERENCE_ROWS, Measured
 from sklearn_sgmcmc.engine import PATIENCE, RunResult
 from sklearn_sgmcmc.estimators._base import BaseBayesianMLP, Matrix, Targets, all_or_nothing, one_or_each
 from sklearn_sgmcmc.estimators._docs import shared_docs
+from sklearn_sgmcmc.estimators._inputs import generator
 from sklearn_sgmcmc.estimators._resume import OWN, LastState, Model
 from sklearn_sgmcmc.estimators._review import allowed_excess, spike_threshold, state_figures
 from sklearn_sgmcmc.estimators._settings import Settings, resolve
@@ -25,7 +25,7 @@ from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import Constant
-from sklearn_sgmcmc.threads import one_thread
+from sklearn_sgmcmc.threads import isolated
 
 FEW_ROWS = 10
 """Rows of a first chunk below which its moments are poor scales."""
@@ -74,7 +74,7 @@ class StreamingMLP(BaseBayesianMLP):
     ) -> Self:
         """Do what ``partial_fit`` says; whatever goes wrong, the old model stays whole."""
         with all_or_nothing(self):
-            with torch.inference_mode(False), torch.no_grad(), one_thread():
+            with torch.inference_mode(False), torch.no_grad(), isolated():
                 self._advance(X, y, classes, sample_weight, n_total)
             for message in self._messages:
                 warnings.warn(message, ConvergenceWarning, stacklevel=3)
@@ -112,7 +112,7 @@ class StreamingMLP(BaseBayesianMLP):
 
     def _nothing_yet(self, settings: Settings, model: Model) -> LastState:
         """Return the state before the first call, with empty attributes to add to: all parameters are 0 until they are drawn."""
-        entropy = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=OWN)
+        entropy = generator(self.random_state).randint(np.iinfo(np.int32).max, size=OWN)
         shape = (settings.n_chains, model.network.n_params + model.likelihood.n_params)
         self.draws_ = np.empty((0, *shape), dtype=np.float32)
         self._reference = np.empty((0, model.network.widths[0]), dtype=np.float32)

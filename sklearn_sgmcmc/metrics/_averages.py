@@ -30,11 +30,22 @@ def row_weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.floa
         return np.ones(n_rows)
     given = column_or_1d(check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"))
     weight = np.asarray(given, dtype=np.float64)
-    if len(weight) != n_rows or not (weight >= 0).all() or not weight.any():
+    with np.errstate(over="ignore"):
+        usable = (weight >= 0).all() and 0 < weight.sum() < np.inf
+    if len(weight) != n_rows or not usable:
         raise ValueError(
-            f"sample_weight={sample_weight!r} must hold {n_rows} numbers >= 0, at least one of them positive: one for each row."
+            f"sample_weight={sample_weight!r} must hold {n_rows} numbers >= 0, one for each row, with a positive and finite sum."
         )
     return weight
+
+
+def binary_exponents(*columns: NDArray[np.float64]) -> NDArray[np.int_]:
+    """Return the exponent of two just above the largest of all values of each output, (K,), from arrays (..., K).
+
+    ``np.ldexp(column, -exponent)`` is exact and lies in [-1, 1]: squares neither overflow nor lose the largest values.
+    """
+    largest = np.max([np.abs(column).max(axis=tuple(range(column.ndim - 1))) for column in columns], axis=0)
+    return np.asarray(np.frexp(largest)[1])
 
 
 def as_columns(name: str, values: ArrayLike) -> NDArray[np.float64]:

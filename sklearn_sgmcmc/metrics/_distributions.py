@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 from sklearn.utils import check_array, gen_batches
 
-from sklearn_sgmcmc.metrics._averages import Average, as_columns, average, over_outputs, row_weights
+from sklearn_sgmcmc.metrics._averages import Average, as_columns, binary_exponents, over_outputs, row_weights
 from sklearn_sgmcmc.predictive import mixture_log_density
-from sklearn_sgmcmc.threads import one_thread
+from sklearn_sgmcmc.threads import isolated
 
 CHUNK_ELEMENTS = 2**15
 """Draws x targets held at once by ``mixture_crps``: a few arrays of this size fit the cache."""
@@ -43,7 +43,7 @@ def mixture_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, samp
     Raises
     ------
     ValueError
-        If a standard deviation is not positive, or shapes do not agree.
+        If a standard deviation is not positive, shapes do not agree, or a target has density 0 in float64.
 
     Examples
     --------
@@ -52,7 +52,14 @@ def mixture_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, samp
     """
     y, mean, std, weight = _mixture_arguments(y_true, mean, std, sample_weight)
     _check_density(std)
-    return -float(np.average(mixture_log_density(y, mean, std), weights=weight))
+    log_density = mixture_log_density(y, mean, std)
+    if not np.isfinite(log_density).all():
+        row = int(np.argmin(np.isfinite(log_density)))
+        raise ValueError(
+            f"y_true={y[row].tolist()} at row {row} is so far from its prediction that the log density overflows float64: give it "
+            "in the units of mean and std, or use the CRPS."
+        )
+    return -float(np.average(log_density, weights=weight))
 
 
 def gaussian_log_loss(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
@@ -119,9 +126,11 @@ def mixture_crps(
     """
     y, mean, std, weight = _mixture_arguments(y_true, mean, std, sample_weight)
     n_draws = len(mean)
+    exponent = binary_exponents(y, mean, std)
+    y, mean, std = (np.ldexp(array, -exponent) for array in (y, mean, std))
     columns = [array.reshape(len(array), -1) for array in (y[None], mean, np.square(std))]
     score = np.empty(columns[0].shape[1])
-    with one_thread():
+    with isolated():
         for some in gen_batches(len(score), max(1, CHUNK_ELEMENTS // n_draws)):
             target, center, variance = (torch.from_numpy(np.array(column[:, some], order="C")) for column in columns)
             spread = _mean_absolute(torch.zeros_like(center), 2 * variance).sum(dim=0)
@@ -129,7 +138,8 @@ def mixture_crps(
                 pair = _mean_absolute(center[lag:] - center[:-lag], variance[lag:] + variance[:-lag])
                 spread += 2 * pair.sum(dim=0)
             score[some] = (_mean_absolute(target - center, variance).mean(dim=0) - spread / (2 * n_draws**2)).numpy()
-    return average(score.reshape(y.shape), weight, multioutput)
+    by_output = np.average(score.reshape(y.shape), axis=0, weights=weight)
+    return over_outputs(np.ldexp(by_output, exponent), multioutput)
 
 
 def gaussian_crps(
@@ -199,7 +209,9 @@ def probability_integral_transform(y_true: ArrayLike, mean: ArrayLike, std: Arra
     """
     y, mean, std, _ = _mixture_arguments(y_true, mean, std, None)
     _check_density(std)
-    return np.asarray(ndtr((y - mean) / std).mean(axis=0).reshape(np.shape(y_true)))
+    with np.errstate(over="ignore"):
+        z = (y - mean) / std
+    return np.asarray(ndtr(z).mean(axis=0).reshape(np.shape(y_true)))
 
 
 def sharpness(std: ArrayLike, *, sample_weight: ArrayLike | None = None, multioutput: str = "uniform_average") -> Average:
@@ -228,8 +240,10 @@ def sharpness(std: ArrayLike, *, sample_weight: ArrayLike | None = None, multiou
     """
     columns = as_columns("std", std)
     _check_spread(columns)
-    mean_square = np.average(np.square(columns), axis=0, weights=row_weights(sample_weight, len(columns)))
-    return over_outputs(np.sqrt(mean_square), multioutput)
+    exponent = binary_exponents(columns)
+    squares = np.square(np.ldexp(columns, -exponent))
+    mean_square = np.average(squares, axis=0, weights=row_weights(sample_weight, len(columns)))
+    return over_outputs(np.ldexp(np.sqrt(mean_square), exponent), multioutput)
 
 
 def _mean_absolute(mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:

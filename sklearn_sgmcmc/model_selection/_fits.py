@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn_sgmcmc.chains import RUNNER, ChainJob
 from sklearn_sgmcmc.engine import RunResult
 from sklearn_sgmcmc.pooling import groups, run_together
+from sklearn_sgmcmc.threads import isolated
 
 
 @dataclass
@@ -185,6 +186,7 @@ def fit_and_score(task: Task, cells: Sequence[Cell]) -> list[Outcome]:
     return outcomes
 
 
+@isolated()
 def _run_in_turns(fits: Sequence[PausedFit], outcomes: Sequence[Outcome]) -> None:
     """Let every fit run until it wants chains, run those that go together as one batch, and so on until all fits have ended."""
     for fit, outcome in zip(fits, outcomes, strict=True):
