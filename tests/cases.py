@@ -415,7 +415,7 @@ RIGHT = {
 }
 OF_CLASSIFIER = {"class_weight": st.sampled_from([None, "balanced", {}, {0: 2.0, 1: 0.5}, {"a": 1.0, "b": 1e-3}, {7: 1.0}])}
 OF_REGRESSOR = {
-    "noise": st.sampled_from(["homoscedastic", "heteroscedastic", 0.3, 1, 1e-3]),
+    "noise": st.sampled_from(["auto", "homoscedastic", "heteroscedastic", 0.3, 1, 1e-3]),
     "normalize_y": st.booleans(),
 }
 OBJECTS = {"sampler": any_object(SAMPLERS), "prior": any_object(PRIORS), "schedule": any_object(SCHEDULES)}

@@ -274,3 +274,12 @@ def test_default_classifier_keeps_the_shares_of_classes_ten_to_one():
     Z = rng.randn(220, 3) + 1.5 * y[:, None]
     model = BayesianMLPClassifier(max_iter=400, random_state=0).fit(Z, y)
     assert model.predict_proba(Z)[:, 1].mean() == pytest.approx(1 / 11, abs=0.03)
+
+
+@pytest.mark.parametrize(("n_rows", "expected"), [(5, "homoscedastic"), (80, "heteroscedastic")])
+def test_few_rows_have_one_noise_level(n_rows, expected):
+    model = BayesianMLPRegressor(hidden_layer_sizes=(20,), max_iter=60, random_state=0, warm_start=True).fit(X[:n_rows], Y[:n_rows])
+    assert model.noise_ == expected
+    assert model.fit(X, Y).noise_ == expected  # chains go on with the parameters that they have
+    assert model.set_params(noise=0.5, warm_start=False).fit(X, Y).noise_ == 0.5
+    assert BayesianMLPRegressor().partial_fit(X[:5], Y[:5]).noise_ == "heteroscedastic"

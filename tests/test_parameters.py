@@ -27,7 +27,7 @@ BASE = {
 CHANGES = {
     "hidden_layer_sizes": (3,),
     "activation": "tanh",
-    "sampler": "msgld",
+    "sampler": "sgld",
     "temperature": 0.5,
     "learning_rate": 0.01,
     "schedule": Cyclical(n_cycles=2),
@@ -44,7 +44,7 @@ CHANGES = {
     "random_state": 1,
     "bias_factor": 3.0,
     "class_weight": {0: 1.0, 1: 2.0},
-    "noise": "homoscedastic",
+    "noise": 0.5,
     "normalize_y": False,
 }
 SAME = {"n_jobs": 2, "warm_start": True, "verbose": 1, "device": "cpu", "checkpoint": Path(tempfile.mkdtemp())}

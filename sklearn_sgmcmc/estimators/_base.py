@@ -129,7 +129,8 @@ class BaseBayesianMLP(FittedMLP):
         warn_of_small_weights(weight)
         rows = training_rows(X, target, weight, settings.batch_size, self._full_batch_rows)
         self._learn_scales(rows)
-        scaled_target, self._likelihood = self._observe(rows)
+        before = None if last is None else last.model.likelihood
+        scaled_target, self._likelihood = self._observe(rows, rows.n_data, settings.hidden, before)
         self._network = MLP((X.shape[1], *settings.hidden, self._likelihood.n_outputs), settings.activation)
         settings = settings.at(full_batch=rows.full_batch, rows_per_parameter=rows.n_data / self._network.n_params)
         _check_needs(settings, rows)
@@ -198,8 +199,10 @@ class BaseBayesianMLP(FittedMLP):
         """Return the targets as columns (n, k), unscaled, and remember how to go back."""
         raise NotImplementedError
 
-    def _observe(self, rows: TrainingRows) -> tuple[NDArray[Any], Likelihood]:
-        """Return the targets as they are sampled, and the observation model."""
+    def _observe(
+        self, rows: TrainingRows, n_data: float, hidden: tuple[int, ...], before: Likelihood | None
+    ) -> tuple[NDArray[Any], Likelihood]:
+        """Return the targets as they are sampled, and the observation model of N = ``n_data``; ``before``: of chains that go on."""
         raise NotImplementedError
 
     def _model_message(self, rows: TrainingRows) -> str | None:

@@ -144,7 +144,9 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
             )
         return super()._weights(X, y, weight * by_class[index])
 
-    def _observe(self, rows: TrainingRows) -> tuple[NDArray[Any], Likelihood]:
+    def _observe(
+        self, rows: TrainingRows, n_data: float, hidden: tuple[int, ...], before: Likelihood | None
+    ) -> tuple[NDArray[Any], Likelihood]:
         return rows.target, Categorical(len(self.classes_))
 
     def _quantities(self) -> list[Quantity]:

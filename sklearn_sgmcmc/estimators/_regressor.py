@@ -18,12 +18,16 @@ from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
 from sklearn_sgmcmc.estimators._settings import Automatic
 from sklearn_sgmcmc.estimators._streaming import StreamingMLP
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
+from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.kinetic import SGHMC
 from sklearn_sgmcmc.samplers.microcanonical import MCLMC
 
 LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE, FEWEST_ROWS = 0.3, 0.25, 0.1
 """sampler="auto" at full batch: largest energy error per sqrt(P), that per (row / parameter), fewest rows / parameter."""
+
+HETEROSCEDASTIC_ROWS = 0.25
+"""noise="auto": rows per parameter from which a noise level for each x is learned."""
 
 LEAST_NOISE = 1e-6
 """Least known noise, and the inverse of the largest, in standard deviations of y: beyond, float32 cannot hold the curvature."""
@@ -56,9 +60,10 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
     Parameters
     ----------
     <shared parameters>
-    noise : "heteroscedastic", "homoscedastic" or float > 0, default "heteroscedastic"
+    noise : "auto", "heteroscedastic", "homoscedastic" or float > 0, default "auto"
         A noise level that depends on x (one learned level in the warm-up and the first half of the burn-in); one per output; or a
-        known standard deviation in the units of y.
+        known standard deviation in the units of y. "auto" is "heteroscedastic", and "homoscedastic" below a quarter of a row
+        (of total weight) per parameter of the network: so few rows say nothing of how their noise differs.
     normalize_y : bool, default True
         Whether targets are centred and divided by their training standard deviation; predictions come back in y's units.
 
@@ -66,6 +71,8 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
     ----------
     n_outputs_ : int
         Number of targets.
+    noise_ : str or float
+        The noise model: what "auto" stood for, or ``noise``.
     <shared attributes>
 
     Examples
@@ -80,7 +87,7 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
     True
     """
 
-    noise: float | str = "heteroscedastic"
+    noise: float | str = "auto"
     normalize_y: bool = True
 
     _automatic = Automatic(_at_full_batch, SGHMC())
@@ -109,19 +116,30 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
         super()._learn_scales(rows)
         self._y_scaling = column_scaling(rows.target, rows.weight, enabled=self.normalize_y)
 
-    def _observe(self, rows: TrainingRows) -> tuple[NDArray[np.float64], Likelihood]:
+    def _observe(
+        self, rows: TrainingRows, n_data: float, hidden: tuple[int, ...], before: Likelihood | None
+    ) -> tuple[NDArray[np.float64], Likelihood]:
         self._y_scaling.apply(rows.target, np.dtype(self.dtype), "y", "normalize_y")  # raises if the chains could not hold it
-        return self._y_scaling.apply(rows.target, np.float64, "y", "normalize_y"), self._noise_model()
+        return self._y_scaling.apply(rows.target, np.float64, "y", "normalize_y"), self._noise_model(
+            n_data / MLP((rows.x.shape[1], *hidden, 2 * self.n_outputs_), self.activation).n_params, before
+        )
 
-    def _noise_model(self) -> Likelihood:
+    def _noise_model(self, rows_per_parameter: float, before: Likelihood | None) -> Likelihood:
+        """Return the likelihood; chains that go on keep what "auto" stood for."""
+        learned: dict[str, type[HomoscedasticNoise | HeteroscedasticNoise]] = {
+            "homoscedastic": HomoscedasticNoise,
+            "heteroscedastic": HeteroscedasticNoise,
+        }
         if isinstance(self.noise, str):
-            if self.noise == "homoscedastic":
-                return HomoscedasticNoise(self.n_outputs_)
-            if self.noise == "heteroscedastic":
-                return HeteroscedasticNoise(self.n_outputs_)
-            raise ValueError(
-                f"noise={self.noise!r} is not known; choose 'homoscedastic', 'heteroscedastic' or a standard deviation > 0."
-            )
+            if self.noise not in ("auto", *learned):
+                known = ", ".join(map(repr, ("auto", *learned)))
+                raise ValueError(f"noise={self.noise!r} is not known; choose {known} or a standard deviation > 0.")
+            name = self.noise
+            if name == "auto":
+                kept = [name for name, kind in learned.items() if isinstance(before, kind)]
+                name = kept[0] if kept else "heteroscedastic" if rows_per_parameter >= HETEROSCEDASTIC_ROWS else "homoscedastic"
+            self.noise_: str | float = name
+            return learned[name](self.n_outputs_)
         fix = "'homoscedastic' learns it"
         sd = check_real("noise", self.noise, rule="a standard deviation > 0 in the units of y", fix=fix, open_low=True)
         with np.errstate(over="ignore"):
@@ -130,6 +148,7 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
             raise ValueError(
                 f"noise={self.noise!r} must lie between {LEAST_NOISE:g} and {1 / LEAST_NOISE:g} standard deviations of y; {fix}."
             )
+        self.noise_ = sd
         return FixedNoise(tuple(relative.tolist()))
 
     def _model_message(self, rows: TrainingRows) -> str | None:

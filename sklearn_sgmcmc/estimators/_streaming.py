@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 from typing import Any, Self
@@ -93,7 +94,8 @@ class StreamingMLP(BaseBayesianMLP):
         if last is None:
             self._learn_scales(chunk.rows)
             self._note_few_rows(chunk.rows.n_rows)
-        scaled, self._likelihood = self._observe(chunk.rows)
+        before = None if last is None else last.model.likelihood
+        scaled, self._likelihood = self._observe(chunk.rows, math.inf, settings.hidden, before)
         self._network = MLP((X.shape[1], *settings.hidden, self._likelihood.n_outputs), settings.activation)
         model = self._model()
         if last is None:
