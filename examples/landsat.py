@@ -54,7 +54,7 @@ print(f"{'':<28}{'accuracy':>9}{'log loss':>10}{'ECE':>8}{'seconds':>9}")
 # %%
 # Three samplers, four chains each
 # --------------------------------
-# 12,000 steps of 64 rows after a warm-up, the second half of them kept as 50 draws per chain. Each sampler takes its own step size
+# 16,000 steps of 64 rows after a warm-up, the second half of them kept as 50 draws per chain. Each sampler takes its own step size
 # (``learning_rate=None``), which is cut where the curvature of the posterior demands it.
 models = {}
 for sampler in ("msgld", "sgld", "sghmc"):

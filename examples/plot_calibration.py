@@ -2,8 +2,8 @@
 Is 80 % right in 80 % of the rows?
 ==================================
 
-Probabilities are good if they are sharp and if they can be believed. Reliability curves compare a Bayesian network, at temperature
-1 and with the colder default, scikit-learn's MLPClassifier and a random forest on rows that none of them has seen; log loss and
+Probabilities are good if they are sharp and if they can be believed. Reliability curves compare a Bayesian network, sampled from
+its posterior and by default, scikit-learn's MLPClassifier and a random forest on rows that none of them has seen; log loss and
 Brier loss tell which is best as a whole. Here 15 % of the labels are drawn at random.
 """
 
@@ -28,7 +28,7 @@ from sklearn_sgmcmc.metrics import neg_brier_loss_scorer, neg_calibration_error_
 X, y = make_classification(6000, 15, n_informative=6, n_classes=3, n_clusters_per_class=2, flip_y=0.15, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=900, random_state=0)
 models = {
-    "Bayesian, temperature 1": BayesianMLPClassifier((50,), sampler="sghmc", temperature=1, random_state=0),
+    "Bayesian, posterior": BayesianMLPClassifier((50,), sampler="sghmc", random_state=0),
     "Bayesian, default": BayesianMLPClassifier((50,), random_state=0),
     "MLPClassifier": make_pipeline(StandardScaler(), MLPClassifier((50,), max_iter=500, random_state=0)),
     "RandomForestClassifier": RandomForestClassifier(300, random_state=0),
@@ -51,6 +51,6 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
 plt.show()
 
 # %%
-# The MLP is far too sure and the forest, the most accurate of the four, not sure enough. At temperature 1 the Bayesian network's
-# confidence can be read nearly as it stands. The default samples a posterior that is made colder on purpose: that pays where labels
-# are right, and is too sure where so many are wrong.
+# The MLP is far too sure and the forest, the most accurate of the four, not sure enough. The confidence of draws from the posterior
+# can be read nearly as it stands. The default, printed MSGLD, has half their temperature: that pays where labels are right, and is
+# somewhat too sure where so many are wrong.

@@ -44,5 +44,5 @@ axes[0].set_xlabel("")
 plt.show()
 
 # %%
-# With a noise level for each x, the default, the 90 % intervals hold about nine targets in ten on both sides, and log density and
-# CRPS improve.
+# With a noise level for each x, the default for so many rows, the 90 % intervals hold about nine targets in ten on both sides, and
+# log density and CRPS improve.

@@ -46,4 +46,4 @@ for share in (0.0, 0.1, 0.2, 0.3):
 plt.show()
 
 # %%
-# Of all rows the network gets one in ten wrong; with the least sure fifth left to a person, about one in thirty-five of the rest.
+# Of all rows the network gets one in ten wrong; with the least sure fifth left to a person, about one in thirty of the rest.

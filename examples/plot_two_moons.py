@@ -3,8 +3,8 @@ Two moons: where a classifier should doubt
 ==========================================
 
 Between two classes that overlap the label is uncertain whatever the weights; far from all rows the weights are uncertain. The draws
-of a Bayesian network tell the two apart. They are drawn from the posterior itself: a sampler with the law "small step" at
-temperature 1, where the default of classifiers would make them colder and surer.
+of a Bayesian network tell the two apart. They are drawn from the posterior itself, by a sampler with the law "small step":
+the default of classifiers has half its temperature, and is surer.
 """
 
 # %%
@@ -20,7 +20,7 @@ from sklearn_sgmcmc import BayesianMLPClassifier
 from sklearn_sgmcmc.displays import DecisionMapDisplay, ProbabilitySpreadDisplay
 
 X, y = make_moons(300, noise=0.25, random_state=0)
-net = BayesianMLPClassifier((30,), sampler="sghmc", temperature=1, max_iter=4000, random_state=0)
+net = BayesianMLPClassifier((30,), sampler="sghmc", max_iter=4000, random_state=0)
 model = make_pipeline(StandardScaler(), net).fit(X, y)
 places = np.array([[-0.5, 1.0], [0.5, 0.2], [2.6, 2.2]])
 names = ["A, inside", "B, between", "C, far away"]

@@ -30,11 +30,12 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     learning_rate : float > 0, "auto" or None, default "auto"
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. "auto" finds the longest
         safe one of each chain during burn-in and freezes it before the first kept draw: "mclmc" the one with its energy error;
-        samplers with a stability limit an eighth of it over the largest curvature along the path (a half for minibatches of a
-        classifier), as long as the noise of the minibatches stays below 0.4 times the injected noise, in the median parameter.
-        Kinetic samplers take their default at most with minibatches, and samplers without such a limit take it always. None is the
-        sampler's default (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut where the curvature
-        demands it. A number is never altered. See ``learning_rate_``.
+        samplers with a stability limit an eighth of it over the largest curvature along the path (more for minibatches of a
+        classifier: a half for printed "msgld"), as long as the noise of the minibatches stays below 0.4 times the injected noise,
+        in the median parameter. With minibatches it is 1.5 times the sampler's default at most, and the default for kinetic
+        samplers; samplers without a stability limit take their default always. None is the sampler's default
+        (``sampler.default_learning_rate``: 0.2 for "sgld" and "msgld", 0.03 for "sghmc"), cut where the curvature demands it. A
+        number is never altered. See ``learning_rate_``.
     schedule : str or Schedule, default "constant"
         "constant", "step", "polynomial", "cyclical" or "annealed": dimensionless multipliers of learning rate and temperature.
     warm_up : int >= 0 or "auto", default "auto"
