@@ -131,7 +131,7 @@ def main(argv=None):
     head = ["method", "learning rate", "validation error of the three, %", "test error of the last draw, %"]
     table([*head, "of the average, %", "its log loss"], rows)
 
-    figure, ax = plt.subplots(figsize=(7.6, 4.0), layout="constrained")
+    figure, ax = plt.subplots(figsize=(5.5, 4.6), layout="constrained")
     place = np.arange(len(bars))
     for shift, number, label in ((-0.2, 0, "last draw, mean of the runs"), (0.2, 1, "average over draws and runs")):
         color = style(number)["color"]
@@ -139,7 +139,7 @@ def main(argv=None):
     ax.set_yticks(place, METHODS)
     ax.invert_yaxis()
     ax.set(xlabel="test error, %", title=f"MNIST, {budget.epochs} epochs of {budget.rows * 9 // 10:,} rows")
-    ax.legend()
+    figure.legend(loc="outside lower center")
     cells.save(figure, "santa_mnist")
 
 
