@@ -44,7 +44,7 @@ CHANGES = {
     "random_state": 1,
     "bias_factor": 3.0,
     "class_weight": {0: 1.0, 1: 2.0},
-    "noise": 0.5,
+    "noise": 2.0,
     "normalize_y": False,
 }
 SAME = {"n_jobs": 2, "warm_start": True, "verbose": 1, "device": "cpu", "checkpoint": Path(tempfile.mkdtemp())}
