@@ -526,3 +526,13 @@ def test_summary_diagnostics_and_displays_work_on_a_stream():
     assert model.partial_fit(X, y).diagnostics().law.startswith("tracking")
     assert model.to_arviz()["posterior"].sizes["chain"] == 5
     assert model.potential_.shape == (0, 5)
+
+
+@pytest.mark.parametrize("gain", [0.0, 1e-300, math.nan])
+def test_a_drift_that_has_faded_is_a_long_memory(gain, monkeypatch):
+    monkeypatch.setattr(SGLD, "drift_gain", lambda self, state: torch.full_like(state.theta, gain))
+    X = np.random.RandomState(0).randn(20, 2)
+    model = BayesianMLPRegressor((2,), sampler="sgld", learning_rate=0.01, warm_up=0, random_state=0)
+    for _ in range(2):
+        model.partial_fit(X, X[:, 0])
+    assert np.isfinite(model.predict(X)).all()

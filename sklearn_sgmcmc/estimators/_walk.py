@@ -28,6 +28,8 @@ from sklearn_sgmcmc.step_control import CLOSE, NOISY, StepControl
 
 SETTLED = 10
 """Memories after which samplers stop adapting to one fixed data set: draws from before are gone after twice as many steps."""
+LEAST_SHARE = 1e-15
+"""Share by which a step forgets at least: preconditioners that have met huge gradients pass next to nothing on."""
 
 
 class Chunk(NamedTuple):
@@ -218,7 +220,8 @@ def _forget(settings: Settings, state: Any, factor: torch.Tensor) -> torch.Tenso
     gain = settings.sampler.drift_gain(state)
     if isinstance(gain, torch.Tensor):
         gain = gain.double().flatten(1).median(dim=1, keepdim=True).values
-    return (gain * settings.learning_rate * factor).clamp(max=1.0)
+    share = (gain * settings.learning_rate * factor).nan_to_num(nan=1.0)  # of a chain that has diverged, as its next step will show
+    return share.clamp(LEAST_SHARE, 1.0)
 
 
 def _capped(
