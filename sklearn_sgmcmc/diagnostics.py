@@ -1,8 +1,7 @@
 """Can a run be trusted? R-hat and effective sample sizes in function space, and what the sampler's last state tells.
 
 Weights of a network may be permuted without changing its function, so chains are compared where it matters: in predictions at a
-few reference rows, and in U over all data. Effective sample sizes are those of arviz-stats, which is imported when they are first
-asked for.
+few reference rows, and in U over all data. arviz-stats computes R-hat and ESS; it is imported when they are first asked for.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from sklearn_sgmcmc._typing import Theta
 from sklearn_sgmcmc.batches import Minibatch, RowSource
@@ -53,25 +50,10 @@ def r_hat(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """
     if values.shape[0] < 4 or values.shape[1] < 2 or not values.size:
         return np.full(values.shape[2], np.nan)
-    chains, half = _by_chain(values), values.shape[0] // 2
-    halves = np.concatenate([chains[..., :half], chains[..., -half:]], axis=1)  # (Q, 2 C, S / 2)
-    folded = np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))
+    from arviz_stats.base import array_stats
+
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.fmax(_variance_ratio(_normal_scores(halves)), _variance_ratio(_normal_scores(folded)))
-
-
-def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the normal quantiles of the ranks of each quantity's values among all chains, shaped like ``values`` (Q, C, S)."""
-    flat = values.reshape(len(values), -1)
-    return np.asarray(ndtri((rankdata(flat, axis=1) - 0.375) / (flat.shape[1] + 0.25)), dtype=np.float64).reshape(values.shape)
-
-
-def _variance_ratio(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the root of the total over the mean variance of chains (Q, C, S), (Q,): the classical R-hat."""
-    n_draws = values.shape[2]
-    between = n_draws * values.mean(axis=2).var(axis=1, ddof=1)
-    within = values.var(axis=2, ddof=1).mean(axis=1)
-    return np.asarray(np.sqrt((between / within + n_draws - 1) / n_draws))
+        return np.asarray(array_stats.rhat(_by_chain(values)), dtype=np.float64)
 
 
 def effective_size(values: NDArray[np.floating], method: str) -> NDArray[np.float64]:
