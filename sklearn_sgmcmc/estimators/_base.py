@@ -145,7 +145,7 @@ class BaseBayesianMLP(FittedMLP):
             settings = last.settings(settings, key)
             job = last.resumed(self._job(settings, rows, posterior, source, lay_on), settings, model, key)
         result = sample_chains(job, settings.n_jobs)
-        alive, divergence_message = surviving_chains(settings, posterior, job, result, rows.n_data, self._of_units())
+        alive, divergence_message = surviving_chains(settings, posterior, job, result, rows.n_data, self._units_advice())
         self._store(settings, rows, job, result, alive)
         n_chains = settings.n_chains if last is None else last.n_chains
         self._last = last_state(settings, model, job, result, alive, n_data=rows.n_data, n_chains=n_chains, key=key)
@@ -167,8 +167,8 @@ class BaseBayesianMLP(FittedMLP):
         """Remember the scales of the training rows."""
         self._x_scaling = column_scaling(rows.x, rows.weight, enabled=self.standardize)
 
-    def _of_units(self) -> str:
-        """Return what diverging chains may be due to besides long steps."""
+    def _units_advice(self) -> str:
+        """Return what to do about diverging chains besides shorter steps."""
         off = [f"{name}=False" for name in ("standardize", "normalize_y") if not getattr(self, name, True)]
         return f" With {' and '.join(off)} the data must be of order 1: scale them if a smaller rate does not help." if off else ""
 

@@ -26,6 +26,10 @@ from sklearn_sgmcmc.samplers.microcanonical import MCLMC
 LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE, FEWEST_ROWS = 0.3, 0.25, 0.1
 """sampler="auto" at full batch: largest energy error per sqrt(P), that per (row / parameter), fewest rows / parameter."""
 
+LEARNED_NOISE: dict[str, type[HomoscedasticNoise | HeteroscedasticNoise]] = {
+    "homoscedastic": HomoscedasticNoise,
+    "heteroscedastic": HeteroscedasticNoise,
+}
 HETEROSCEDASTIC_ROWS = 0.25
 """noise="auto": rows per parameter from which a noise level for each x is learned."""
 
@@ -120,26 +124,22 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
         self, rows: TrainingRows, n_data: float, hidden: tuple[int, ...], before: Likelihood | None
     ) -> tuple[NDArray[np.float64], Likelihood]:
         self._y_scaling.apply(rows.target, np.dtype(self.dtype), "y", "normalize_y")  # raises if the chains could not hold it
-        return self._y_scaling.apply(rows.target, np.float64, "y", "normalize_y"), self._noise_model(
-            n_data / MLP((rows.x.shape[1], *hidden, 2 * self.n_outputs_), self.activation).n_params, before
-        )
+        network = MLP((rows.x.shape[1], *hidden, 2 * self.n_outputs_), self.activation)
+        likelihood = self._noise_model(n_data / network.n_params, before)
+        return self._y_scaling.apply(rows.target, np.float64, "y", "normalize_y"), likelihood
 
     def _noise_model(self, rows_per_parameter: float, before: Likelihood | None) -> Likelihood:
         """Return the likelihood; chains that go on keep what "auto" stood for."""
-        learned: dict[str, type[HomoscedasticNoise | HeteroscedasticNoise]] = {
-            "homoscedastic": HomoscedasticNoise,
-            "heteroscedastic": HeteroscedasticNoise,
-        }
         if isinstance(self.noise, str):
-            if self.noise not in ("auto", *learned):
-                known = ", ".join(map(repr, ("auto", *learned)))
+            if self.noise not in ("auto", *LEARNED_NOISE):
+                known = ", ".join(map(repr, ("auto", *LEARNED_NOISE)))
                 raise ValueError(f"noise={self.noise!r} is not known; choose {known} or a standard deviation > 0.")
             name = self.noise
             if name == "auto":
-                kept = [name for name, kind in learned.items() if isinstance(before, kind)]
+                kept = [name for name, kind in LEARNED_NOISE.items() if isinstance(before, kind)]
                 name = kept[0] if kept else "heteroscedastic" if rows_per_parameter >= HETEROSCEDASTIC_ROWS else "homoscedastic"
             self.noise_: str | float = name
-            return learned[name](self.n_outputs_)
+            return LEARNED_NOISE[name](self.n_outputs_)
         fix = "'homoscedastic' learns it"
         sd = check_real("noise", self.noise, rule="a standard deviation > 0 in the units of y", fix=fix, open_low=True)
         with np.errstate(over="ignore"):

@@ -28,8 +28,8 @@ from sklearn_sgmcmc.step_control import CLOSE, NOISY, StepControl
 
 SETTLED = 10
 """Memories after which samplers stop adapting to one fixed data set: draws from before are gone after twice as many steps."""
-LEAST_SHARE = 1e-15
-"""Share by which a step forgets at least: preconditioners that have met huge gradients pass next to nothing on."""
+LEAST_SHARE = 1e-9
+"""Share by which a step forgets at least, so that 1 - r keeps its digits: a drift may fade to 0 after huge gradients."""
 
 
 class Chunk(NamedTuple):
