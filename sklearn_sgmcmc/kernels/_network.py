@@ -11,7 +11,7 @@ import torch
 ACTIVATIONS = ("relu", "tanh", "logistic", "identity", "silu", "gelu")
 LIKELIHOODS = ("categorical", "fixed noise", "homoscedastic", "heteroscedastic")
 MOST_LAYERS = 64
-LARGEST_BLOCK = 2**18
+LARGEST_BLOCK = 2**19
 """Parameters of a layer beyond which torch's matrix products, which divide large matrices into pieces for the cache, are faster."""
 
 TOO_LARGE = "no memory for one chain's pass through the network: use smaller hidden layers"
@@ -70,12 +70,13 @@ class Rows:
 
 
 class Network:
-    """The function of ``network.c`` for one dtype."""
+    """The functions of ``network.c`` for one dtype."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._call = library.network
+        self._outputs, self._gradient = library.outputs, library.gradient
         whole, pointer = ctypes.c_long, ctypes.c_void_p
-        self._call.argtypes = [
+        self._outputs.argtypes = [pointer, whole, whole, pointer, whole, pointer, pointer]
+        self._gradient.argtypes = [
             *(pointer, whole, whole, pointer, whole, pointer, pointer, whole, pointer, whole, whole),
             *(pointer, whole, whole, pointer, pointer, whole),
         ]
@@ -85,9 +86,8 @@ class Network:
         """Return the outputs (C, K, n) of inputs x (C, n, d + 1) with their constant unit."""
         rows, n_rows = Rows(x, x), x.shape[1]
         made = theta.new_empty(len(theta), model.widths[model.n_layers], n_rows)
-        failed = self._call(
-            *(ctypes.addressof(model), len(theta), n_rows, theta.data_ptr(), theta.stride(0), rows.address, None, 0, None, 0, 0),
-            *(None, 0, 0, made.data_ptr(), None, 0),
+        failed = self._outputs(
+            ctypes.addressof(model), len(theta), n_rows, theta.data_ptr(), theta.stride(0), rows.address, made.data_ptr()
         )
         if failed:
             raise MemoryError(TOO_LARGE)
@@ -122,7 +122,7 @@ class Network:
             if precision.shape[1] == 1:
                 prior_param = 0
         weight_chain, weight_row = weight.stride()
-        failed = self._call(
+        failed = self._gradient(
             ctypes.addressof(model),
             n_chains,
             n_rows,

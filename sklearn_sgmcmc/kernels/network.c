@@ -77,17 +77,17 @@ static long lay_out(const Model *model, long n_rows, Workspace *work, REAL *memo
     return used;
 }
 
-static void pack(const Model *model, Workspace *work, const REAL *theta, const REAL *end, int backward) {
+static void pack(const Model *model, Workspace *work, const REAL *theta, const REAL *end) {
     for (long l = 0; l < model->n_layers; l++) {
         const Layer *layer = &work->layers[l];
         const REAL *block = theta + layer->block;
         const long n_in = layer->n_in, n_out = layer->n_out;
         if (l < model->n_layers - 1) {
             copy_rows(n_in + 1, n_out, block, n_out, end, layer->forward, layer->out_row);
-            if (backward && l > 0) copy_transposed(n_out, n_in, block, n_out, layer->backward, layer->in_row);
+            if (l > 0) copy_transposed(n_out, n_in, block, n_out, layer->backward, layer->in_row);
         } else {
             copy_transposed(n_in + 1, n_out, block, n_in + 1, layer->forward, layer->out_row);
-            if (backward && l > 0) copy_rows(n_out, n_in, block, n_in + 1, end, layer->backward, layer->in_row);
+            if (l > 0) copy_rows(n_out, n_in, block, n_in + 1, end, layer->backward, layer->in_row);
         }
     }
 }
@@ -241,11 +241,10 @@ static const REAL *fetch(const Model *model, Workspace *work, const Rows *rows, 
     for (long r = 0; r < n_rows; r++) {
         const long number = index ? number_at(index, index_bytes, at + r) : first + r;
         if (!direct) copy_rows(1, width, x + number * rows->x_row, 0, rows->x_end, work->x + r * padded_row, padded_row);
-        if (!weight) continue;
         for (long t = 0; t < model->n_targets; t++) work->target[t * BLOCK + r] = y[number * rows->target_row + t];
         work->weight[r] = weight[(first + r) * weight_row];
     }
-    for (long r = n_rows; weight && r < BLOCK && r % LANES; r++) {
+    for (long r = n_rows; r < BLOCK && r % LANES; r++) {
         for (long t = 0; t < model->n_targets; t++) work->target[t * BLOCK + r] = 0;
         work->weight[r] = 0;
     }
@@ -275,11 +274,11 @@ static void unpack(const Model *model, const Workspace *work, const REAL *theta,
     }
 }
 
-/* Write the outputs (n_chains, n_outputs, n_rows) and the gradient of sum -weight log f + precision theta^2 / 2 over the parameters.
- * Either may be null, precision and index too; the gradient needs weights. Returns 1 if memory is short. */
-int network(const Model *model, long n_chains, long n_rows, const REAL *theta, long theta_chain, const Rows *rows,
-            const void *index, long index_bytes, const REAL *weight, long weight_chain, long weight_row, const REAL *precision,
-            long precision_chain, long precision_param, REAL *outputs, REAL *gradient, long gradient_chain) {
+/* Write the gradient of sum -weight log f + precision theta^2 / 2 over the parameters, and the outputs (n_chains, n_outputs, n_rows).
+ * Outputs, precision and index may be null. Returns 1 if memory is short. */
+int gradient(const Model *model, long n_chains, long n_rows, const REAL *theta, long theta_chain, const Rows *rows,
+             const void *index, long index_bytes, const REAL *weight, long weight_chain, long weight_row, const REAL *precision,
+             long precision_chain, long precision_param, REAL *outputs, REAL *of_chain, long gradient_chain) {
     Workspace work;
     long cleared;
     REAL *memory = aligned_alloc(64, (lay_out(model, n_rows, &work, 0, &cleared) * sizeof(REAL) + 63) / 64 * 64);
@@ -288,24 +287,70 @@ int network(const Model *model, long n_chains, long n_rows, const REAL *theta, l
     memset(memory, 0, cleared * sizeof(REAL));
     const Layer *top = &work.layers[model->n_layers - 1];
     const long K = top->n_out, n_weights = top->block + (top->n_in + 1) * K;
-    for (long c = 0; c < n_chains; c++, theta += theta_chain) {
-        REAL *of_chain = gradient ? gradient + c * gradient_chain : 0;
-        pack(model, &work, theta, theta + n_weights, gradient != 0);
-        if (gradient && model->likelihood == HOMOSCEDASTIC) memset(of_chain + n_weights, 0, model->n_targets * sizeof(REAL));
+    for (long c = 0; c < n_chains; c++, theta += theta_chain, of_chain += gradient_chain) {
+        pack(model, &work, theta, theta + n_weights);
+        if (model->likelihood == HOMOSCEDASTIC) memset(of_chain + n_weights, 0, model->n_targets * sizeof(REAL));
         for (long first = 0; first < n_rows; first += BLOCK) {
             const long some = at_most(BLOCK, n_rows - first);
             long x_row;
-            const REAL *x = fetch(model, &work, rows, index, index_bytes, c * n_rows + first,
-                                  gradient ? weight + c * weight_chain : 0, weight_row, c, first, some, &x_row);
+            const REAL *x = fetch(model, &work, rows, index, index_bytes, c * n_rows + first, weight + c * weight_chain, weight_row,
+                                  c, first, some, &x_row);
             go_forward(model, &work, some, x, x_row);
             for (long o = 0; outputs && o < K; o++)
                 memcpy(outputs + (c * K + o) * n_rows + first, work.outputs + o * BLOCK, some * sizeof(REAL));
-            if (!gradient) continue;
             derive_likelihood(model, &work, some, theta + n_weights, of_chain + n_weights);
             go_backward(model, &work, some, x, x_row, first > 0);
         }
-        if (gradient)
-            unpack(model, &work, theta, precision ? precision + c * precision_chain : 0, precision_param, n_weights, of_chain);
+        unpack(model, &work, theta, precision ? precision + c * precision_chain : 0, precision_param, n_weights, of_chain);
+    }
+    free(memory);
+    return 0;
+}
+
+#define SIDE 128 /* rows that stand side by side where outputs alone are computed */
+
+/* Write the outputs (n_chains, n_outputs, n_rows) alone, to the same bits. Units are the rows of the products here and rows their columns:
+ * no vector has a part that nobody needs, and inputs that chains share are transposed once. Returns 1 if memory is short. */
+int outputs(const Model *model, long n_chains, long n_rows, const REAL *theta, long theta_chain, const Rows *rows, REAL *outputs) {
+    const long side = padded(SIDE), last = model->n_layers - 1, d = model->widths[0] + 1, K = model->widths[last + 1];
+    const long n_blocks = rows->x_chain ? 1 : (n_rows + SIDE - 1) / SIDE;
+    long highest = K, n_panels = 0, n_weights = (model->widths[last] + 1) * K;
+    for (long l = 0; l < last; l++) {
+        if (model->widths[l + 1] >= highest) highest = model->widths[l + 1] + 1;
+        n_panels += panels(model->widths[l + 1]) * PANEL * (model->widths[l] + 1);
+        n_weights += (model->widths[l] + 1) * model->widths[l + 1];
+    }
+    REAL *memory = aligned_alloc(64, (((n_blocks * d + 2 * highest) * side + n_panels) * sizeof(REAL) + 63) / 64 * 64);
+    if (!memory) return 1;
+    REAL *const two[2] = {memory, memory + highest * side}, *const inputs = two[1] + highest * side;
+    REAL *const packed = inputs + n_blocks * d * side;
+    for (long c = 0; c < n_chains; c++) {
+        const REAL *const of_chain = theta + c * theta_chain, *block = of_chain;
+        REAL *to = packed;
+        for (long l = 0; l < last; l++) {
+            const long n_in = model->widths[l] + 1, n_out = model->widths[l + 1];
+            copy_panels(n_in, n_out, block, of_chain + n_weights, to);
+            to += panels(n_out) * PANEL * n_in;
+            block += n_in * n_out;
+        }
+        for (long first = 0; first < n_rows; first += SIDE) {
+            const long some = at_most(SIDE, n_rows - first);
+            REAL *x = rows->x_chain ? inputs : inputs + first / SIDE * d * side, *z = two[last % 2];
+            if (c == 0 || rows->x_chain)
+                copy_transposed(d, some, rows->x + c * rows->x_chain + first * rows->x_row, rows->x_row, x, side);
+            const REAL *below = x, *from = packed;
+            for (long l = 0; l < last; l++) {
+                const long n_in = model->widths[l] + 1, n_out = model->widths[l + 1];
+                REAL *h = two[l % 2];
+                panel_product(n_out, some, n_in, from, below, side, model->activation == RELU, h);
+                activate(model->activation, n_out, some, side, h, h);
+                for (long r = 0; r < side; r++) h[n_out * side + r] = 1;
+                from += panels(n_out) * PANEL * n_in;
+                below = h;
+            }
+            product(K, some, model->widths[last] + 1, block, model->widths[last] + 1, below, side, 0, 0, z, side);
+            for (long k = 0; k < K; k++) memcpy(outputs + (c * K + k) * n_rows + first, z + k * side, some * sizeof(REAL));
+        }
     }
     free(memory);
     return 0;

@@ -4,9 +4,13 @@
 
 #if defined(__AVX512F__)
 #define TALLEST 8 /* rows of a tile: its 8 x 2 sums take half of the registers */
+#define ACROSS 4  /* vectors of columns beside the rows of a panel */
 #else
 #define TALLEST 6
+#define ACROSS 2
 #endif
+#define PANEL 6 /* rows of a panel */
+#define DEEP 144 /* most rows of b that are multiplied before the next panel's turn */
 
 /* Length of rows of n numbers: whole vectors, and no multiple of 256 bytes, of which a cache holds few. */
 INLINE long padded(long n) {
@@ -14,15 +18,15 @@ INLINE long padded(long n) {
     return whole * sizeof(REAL) % 256 ? whole : whole + LANES;
 }
 
-/* c[r, :] = (relu of) sum_k a[r, k] b[k, :], plus c[r, :] if asked to add, for a few rows and one or two vectors of columns.
+/* c[r, :] = (relu of) sum_k a[r, k] b[k, :], plus c[r, :] if asked to add, for a few rows and vectors of columns.
  * Every sum runs over k in increasing order: its bits depend on nothing that stands beside it. */
 INLINE void tile(const int rows, const int vectors, long depth, const REAL *a, long a_row, long a_col, const REAL *b, long b_row,
                  int add, int relu, REAL *c, long c_row) {
-    vec sum[TALLEST][2];
+    vec sum[TALLEST][ACROSS];
     UNROLLED for (int r = 0; r < rows; r++)
         UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] = add ? load(c + r * c_row + v * LANES) : all(0);
     for (long k = 0; k < depth; k++) {
-        vec right[2];
+        vec right[ACROSS];
         UNROLLED for (int v = 0; v < vectors; v++) right[v] = load(b + k * b_row + v * LANES);
         UNROLLED for (int r = 0; r < rows; r++)
             UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] += a[r * a_row + k * a_col] * right[v];
@@ -36,34 +40,80 @@ INLINE void tile(const int rows, const int vectors, long depth, const REAL *a, l
 INLINE void some_rows(long rows, const int vectors, long depth, const REAL *a, long a_row, long a_col, const REAL *b, long b_row,
                       int add, int relu, REAL *c, long c_row) {
     switch (rows) {
-#if TALLEST > 6
+#if ACROSS > 2
         TILE(8) TILE(7)
 #endif
         TILE(6) TILE(5) TILE(4) TILE(3) TILE(2) TILE(1)
     }
 }
 
+#define TILES(VECTORS) \
+    case VECTORS: some_rows(rows, VECTORS, depth, a, a_row, a_col, b, b_row, add, relu, c, c_row); break;
+INLINE void some_columns(long rows, long vectors, long depth, const REAL *a, long a_row, long a_col, const REAL *b, long b_row, int add,
+                         int relu, REAL *c, long c_row) {
+    switch (vectors) {
+#if ACROSS > 2
+        TILES(4) TILES(3)
+#endif
+        TILES(2) TILES(1)
+    }
+}
+
+/* Vectors of columns of a tile when so many are left. */
+INLINE long across(long left) { return left <= ACROSS ? left : left < 2 * ACROSS - 1 ? (left + 1) / 2 : ACROSS; }
+
 /* out = (relu of) a b, plus what is there if asked to add. a is (n_rows, depth) of any strides, one of which is 1; the rows of b and
- * out are padded. */
+ * out are padded. Of b, at most DEEP rows of a tile's columns are multiplied at a time: they stay in the nearest cache. */
 INLINE void products(long n_rows, long n_columns, long depth, const REAL *a, long a_row, long a_col, const REAL *b, long b_row,
                      int add, int relu, REAL *out, long out_row) {
-    const long n_tiles = (n_rows + TALLEST - 1) / TALLEST;
-    for (long j = 0; j < n_columns; j += 2 * LANES)
-        for (long i = 0, r = 0, next; i < n_tiles; i++, r = next) {
-            next = (i + 1) * n_rows / n_tiles; /* tiles of equal height */
-            const REAL *left = a + r * a_row;
-            REAL *to = out + r * out_row + j;
-            if (j + LANES < n_columns)
-                some_rows(next - r, 2, depth, left, a_row, a_col, b + j, b_row, add, relu, to, out_row);
-            else
-                some_rows(next - r, 1, depth, left, a_row, a_col, b + j, b_row, add, relu, to, out_row);
+    const long n_vectors = (n_columns + LANES - 1) / LANES, n_parts = (depth + DEEP - 1) / DEEP;
+    for (long part = 0; part < n_parts; part++) {
+        const long k = part * depth / n_parts, some = (part + 1) * depth / n_parts - k;
+        for (long v = 0, vectors; v < n_vectors; v += vectors) {
+            vectors = across(n_vectors - v);
+            const long tallest = vectors > 2 ? PANEL : TALLEST, n_tiles = (n_rows + tallest - 1) / tallest, j = v * LANES;
+            for (long i = 0, r = 0, next; i < n_tiles; i++, r = next) {
+                next = (i + 1) * n_rows / n_tiles; /* tiles of equal height */
+                some_columns(next - r, vectors, some, a + r * a_row + k * a_col, a_row, a_col, b + k * b_row + j, b_row, add || k > 0,
+                             relu && k + some == depth, out + r * out_row + j, out_row);
+            }
         }
+    }
 }
 
 /* out = (relu of) a b, plus what is there if asked to add; the rows of a have unit stride. */
 static void product(long n_rows, long n_columns, long depth, const REAL *a, long a_row, const REAL *b, long b_row, int add, int relu,
                     REAL *out, long out_row) {
     products(n_rows, n_columns, depth, a, a_row, 1, b, b_row, add, relu, out, out_row);
+}
+
+/* Panels, of at most PANEL columns and about equal width, of a matrix with so many columns. */
+INLINE long panels(long n_columns) { return (n_columns + PANEL - 1) / PANEL; }
+
+/* Copy each panel of a (depth, n_columns) matrix that ends before `end` to where its rows lie close together. */
+static void copy_panels(long depth, long n_columns, const REAL *from, const REAL *end, REAL *to) {
+    for (long i = 0, j = 0, next; i < panels(n_columns); i++, j = next) {
+        next = (i + 1) * n_columns / panels(n_columns);
+        const REAL *row = from + j;
+        for (long k = 0; k < depth; k++, row += n_columns, to += PANEL)
+            if (row + PANEL <= end) memcpy(to, row, PANEL * sizeof(REAL));
+            else memcpy(to, row, (next - j) * sizeof(REAL));
+    }
+}
+
+/* out = (relu of) a' b, a being in panels. Rows of b and out hold a multiple of ACROSS vectors, of which the first n_columns numbers
+ * have a meaning. Of b, some rows of ACROSS vectors stay in the nearest cache while all panels pass. */
+static void panel_product(long n_rows, long n_columns, long depth, const REAL *a, const REAL *b, long row, int relu, REAL *out) {
+    const long n_parts = (depth + DEEP - 1) / DEEP;
+    for (long part = 0; part < n_parts; part++) {
+        const long k = part * depth / n_parts, some = (part + 1) * depth / n_parts - k;
+        for (long j = 0; j < n_columns; j += ACROSS * LANES)
+            for (long i = 0, r = 0, next; i < panels(n_rows); i++, r = next) {
+                next = (i + 1) * n_rows / panels(n_rows);
+                some_rows(next - r, ACROSS, some, a + (i * depth + k) * PANEL, 1, PANEL, b + k * row + j, row, k > 0,
+                          relu && k + some == depth, out + r * row + j, row);
+            }
+    }
 }
 
 /* out = a' b, plus what is there if asked to add; the rows of a, as many as the depth, have unit stride. */
@@ -82,13 +132,27 @@ INLINE void copy_rows(long n_rows, long n_columns, const REAL *from, long from_r
     }
 }
 
-/* to[r, j] = from[j, r], the rows of `to` padded with zeros; in squares, so that both are read and written by lines. */
+/* to[r, j] = from[j, r] for a square of four by four. */
+INLINE void transpose_square(const REAL *from, long from_row, REAL *to, long to_row) {
+    const quad a = *(const quad *)from, b = *(const quad *)(from + from_row);
+    const quad c = *(const quad *)(from + 2 * from_row), d = *(const quad *)(from + 3 * from_row);
+    const quad ab = FROM_TWO(a, b, 0, 4, 1, 5), AB = FROM_TWO(a, b, 2, 6, 3, 7);
+    const quad cd = FROM_TWO(c, d, 0, 4, 1, 5), CD = FROM_TWO(c, d, 2, 6, 3, 7);
+    *(quad *)to = FROM_TWO(ab, cd, 0, 1, 4, 5);
+    *(quad *)(to + to_row) = FROM_TWO(ab, cd, 2, 3, 6, 7);
+    *(quad *)(to + 2 * to_row) = FROM_TWO(AB, CD, 0, 1, 4, 5);
+    *(quad *)(to + 3 * to_row) = FROM_TWO(AB, CD, 2, 3, 6, 7);
+}
+
+/* to[r, j] = from[j, r], the rows of `to` padded with zeros. */
 static void copy_transposed(long n_rows, long n_columns, const REAL *from, long from_row, REAL *to, long to_row) {
-    const long side = 64 / sizeof(REAL);
-    for (long R = 0; R < n_rows; R += side)
-        for (long J = 0; J < n_columns; J += side)
-            for (long r = R; r < R + side && r < n_rows; r++)
-                for (long j = J; j < J + side && j < n_columns; j++) to[r * to_row + j] = from[j * from_row + r];
+    for (long r = 0; r < n_rows; r += 4)
+        for (long j = 0; j < n_columns; j += 4)
+            if (r + 4 <= n_rows && j + 4 <= n_columns)
+                transpose_square(from + j * from_row + r, from_row, to + r * to_row + j, to_row);
+            else
+                for (long s = r; s < r + 4 && s < n_rows; s++)
+                    for (long i = j; i < j + 4 && i < n_columns; i++) to[s * to_row + i] = from[i * from_row + s];
     for (long r = 0; r < n_rows; r++)
         for (long j = n_columns; j < to_row; j++) to[r * to_row + j] = 0;
 }

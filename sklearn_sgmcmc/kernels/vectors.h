@@ -20,6 +20,15 @@
 typedef REAL vec __attribute__((vector_size(BYTES), aligned(sizeof(REAL))));
 typedef __typeof__((vec){0} < (vec){0}) mask; /* of integers: all bits set where true */
 
+/* Four numbers, and four of the eight of two. */
+typedef REAL quad __attribute__((vector_size(4 * sizeof(REAL)), aligned(sizeof(REAL))));
+#if defined(__clang__)
+#define FROM_TWO(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
+#else
+typedef __typeof__(__builtin_choose_expr(IS_FLOAT, (int32_t)0, (int64_t)0)) choice __attribute__((vector_size(4 * sizeof(REAL))));
+#define FROM_TWO(A, B, ...) __builtin_shuffle(A, B, (choice){__VA_ARGS__})
+#endif
+
 INLINE vec load(const REAL *from) { return *(const vec *)from; }
 INLINE void store(REAL *to, vec v) { *(vec *)to = v; }
 INLINE vec all(REAL value) { return value - (vec){0}; }
