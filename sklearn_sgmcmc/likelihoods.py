@@ -12,6 +12,7 @@ from typing import Protocol
 
 import torch
 
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Outputs, PerChain, Rows, Theta
 from sklearn_sgmcmc.network import sigmoid, softplus
 
@@ -123,7 +124,8 @@ class Categorical(NoExtra):
 
     def mean(self, outputs: Outputs) -> Outputs:
         """Return the class probabilities."""
-        return outputs.softmax(1)
+        kernel = kernels.moments() if outputs.is_cpu and outputs.dtype == torch.float64 and not outputs.requires_grad else None
+        return outputs.softmax(1) if kernel is None else kernel.softmax(outputs.contiguous())
 
     def log_mean(self, outputs: Outputs) -> Outputs:
         """Return their logarithms."""

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Outputs, Theta
 from sklearn_sgmcmc.batches import shared
 from sklearn_sgmcmc.network import MLP, with_constant
@@ -45,8 +46,8 @@ class Ensemble:
         rows = with_constant(torch.from_numpy(np.ascontiguousarray(x)))
         widest = max(self.network.widths)
         n_together = max(1, CHUNK_ELEMENTS // (widest * max(1, len(rows))))
-        for start in range(0, len(self.draws), n_together):
-            theta = self._kept(shared(self.draws[start : start + n_together])).to(rows.dtype)
+        for draws in shared(self.draws).split(n_together):
+            theta = self._kept(draws).to(rows.dtype)
             outputs = self.network.outputs(theta, rows.expand(len(theta), *rows.shape))
             yield outputs, theta[:, self.network.n_params :]
 
@@ -60,17 +61,14 @@ class Ensemble:
     def moments(self, x: NDArray[np.floating], statistic: Statistic) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean and variance (ddof 0) over draws of a statistic at rows ``x``: two (n, columns) float64 arrays."""
         count = 0
-        mean = torch.zeros(())
-        squares = torch.zeros(())
+        mean = squares = torch.zeros(())
         for outputs, extra in self.chunks(x):
-            value = statistic(outputs, extra).double()
-            n_new, new_mean = len(value), value.mean(dim=0)
-            shift = new_mean - mean
-            total = count + n_new
-            squares = squares + (value - new_mean).square().sum(dim=0) + shift.square() * (count * n_new / total)
-            mean = mean + shift * (n_new / total)
-            count = total
-        return mean.T.numpy(), (squares / count).T.numpy()
+            value = statistic(outputs, extra).double().contiguous()
+            if count == 0:
+                mean, squares = value.new_zeros(2, *value.shape[1:])
+            add_draws(count, value, mean, squares)
+            count += len(value)
+        return mean.T.numpy(), squares.div_(count).T.numpy()
 
     @torch.no_grad()
     def log_mean_exp(self, x: NDArray[np.floating], statistic: Statistic) -> NDArray[np.float64]:
@@ -91,6 +89,18 @@ class Ensemble:
     def subset(self, chosen: NDArray[np.int64]) -> Ensemble:
         """Return the ensemble of some of the draws."""
         return replace(self, draws=self.draws[chosen])
+
+
+def add_draws(count: int, values: torch.Tensor, mean: torch.Tensor, squares: torch.Tensor) -> None:
+    """Add values (D, ...) to the means and the summed squared deviations (...) of ``count`` draws: all contiguous float64."""
+    kernel = kernels.moments()
+    if kernel is not None:
+        kernel.add_draws(count, values, mean, squares)
+        return
+    n_new, new_mean = len(values), values.mean(dim=0)
+    shift, total = new_mean - mean, count + n_new
+    squares.add_((values - new_mean).square().sum(dim=0) + shift.square() * (count * n_new / total))
+    mean.add_(shift * (n_new / total))
 
 
 def row_chunks(n_rows: int, per_row: int = 1) -> Iterator[slice]:

@@ -9,10 +9,11 @@ import torch
 
 from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc.batches import Batch, DenseRows
-from sklearn_sgmcmc.kernels import _library, _network, _normals
+from sklearn_sgmcmc.kernels import _library, _moments, _network, _normals
 from sklearn_sgmcmc.likelihoods import Categorical, FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
 from sklearn_sgmcmc.network import ACTIVATIONS, MLP, with_constant
 from sklearn_sgmcmc.posterior import Posterior
+from sklearn_sgmcmc.predictive import add_draws
 from sklearn_sgmcmc.priors import HierarchicalNormal, Laplace, Normal
 
 HAS_COMPILER = any(shutil.which(name) for name in ("cc", "gcc", "clang"))
@@ -24,7 +25,7 @@ def anew():
     """Let the kernel be looked for again, before and after a test."""
 
     def clear():
-        for function in (kernels.status, kernels.network, kernels.normals, kernels._load_network):
+        for function in (kernels.status, kernels.network, kernels.normals, kernels.moments, kernels._load_network):
             function.cache_clear()
 
     clear()
@@ -138,6 +139,50 @@ def test_values_that_are_not_finite_stay_in_their_chain(bad, activation, likelih
     assert torch.equal(gradient[[0, 2]], alone[[0, 2]])
 
 
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("hidden", [(), (7,), (160, 5)])
+def test_outputs_do_not_depend_on_company(hidden, dtype):
+    potential, theta = bound(hidden, "tanh", dtype, Categorical(3), n_rows=300)
+    network, x = potential.posterior.network, potential.batch.x
+    together = network.outputs(theta, x)
+    for chain, rows in ((0, slice(1)), (1, slice(127, 300)), (2, slice(5, 133))):
+        assert torch.equal(network.outputs(theta[chain, None], x[chain, None, rows])[0], together[chain, :, rows])
+    shared = x[:1].expand(3, -1, -1)
+    assert torch.equal(network.outputs(theta, shared), network.outputs(theta, shared.clone()))
+
+
+@needs_kernel
+@pytest.mark.parametrize("n_rows", [1, 7, 8, 9, 40])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_class_probabilities_are_torchs(n_classes, n_rows):
+    outputs = torch.randn(3, n_classes, n_rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for scale in (1.0, 50.0, 1e300):
+        torch.testing.assert_close(Categorical(n_classes).mean(scale * outputs), (scale * outputs).softmax(1), rtol=1e-14, atol=1e-300)
+    outputs[1, 0, 0] = torch.nan
+    assert Categorical(n_classes).mean(outputs).isnan().nonzero().tolist() == [[1, k, 0] for k in range(n_classes)]
+
+
+@needs_kernel
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 16)])
+def test_averages_over_draws_do_not_depend_on_how_they_arrive(shape, monkeypatch):
+    values = 1e3 + torch.randn(30, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def averaged(sizes):
+        count, (mean, squares) = 0, torch.zeros(2, *shape, dtype=torch.float64)
+        for part in values.split(sizes):
+            add_draws(count, part, mean, squares)
+            count += len(part)
+        return torch.stack([mean, squares / count])
+
+    expected = torch.stack([values.mean(0), values.var(0, correction=0)])
+    once = averaged([30])
+    torch.testing.assert_close(once, expected, rtol=1e-11, atol=0)
+    assert torch.equal(averaged([1, 12, 17]), once)
+    monkeypatch.setattr(kernels, "moments", lambda: None)
+    torch.testing.assert_close(averaged([1, 12, 17]), expected, rtol=1e-11, atol=0)
+
+
 def test_wide_layers_and_automatic_differentiation_are_left_to_torch():
     wide, theta = bound((_network.LARGEST_BLOCK,), "relu", torch.float32, Categorical(3), n_rows=1)
     assert wide._kernel(theta) is None
@@ -213,8 +258,10 @@ def test_a_cache_that_cannot_be_written_is_no_error(anew, monkeypatch, tmp_path)
 def test_a_kernel_that_computes_something_else_is_not_used(anew, monkeypatch):
     monkeypatch.setattr(_network, "agrees", lambda kernel, dtype: False)
     monkeypatch.setattr(_normals, "agrees", lambda normals: False)
+    monkeypatch.setattr(_moments, "agrees", lambda moments: False)
     assert kernels.network(torch.float64) is None
     assert kernels.normals() is None
+    assert kernels.moments() is None
 
 
 @pytest.mark.parametrize("switch", ["0", "1"])

@@ -1,9 +1,9 @@
 """Compiled kernels for small networks on a CPU, where calling torch costs more than computing.
 
-``network`` gives outputs and gradients of all chains in one call, ``normals`` the random numbers. They are compiled from C by the
-machine's own compiler when they are first needed, kept in the user's cache directory, and compared with torch before they are used.
-Without a compiler, or with the environment variable SKLEARN_SGMCMC_COMPILE=0, torch does the same work more slowly, with other
-random numbers of the same law. ``status()`` says which is the case.
+``network`` gives outputs and gradients of all chains in one call, ``normals`` the random numbers, ``moments`` averages over draws.
+They are compiled from C by the machine's own compiler when they are first needed, kept in the user's cache directory, and compared
+with torch before they are used. Without a compiler, or with the environment variable SKLEARN_SGMCMC_COMPILE=0, torch does the same
+work more slowly, with other random numbers of the same law. ``status()`` says which is the case.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import lru_cache
 
 import torch
 
-from sklearn_sgmcmc.kernels import _network, _normals
+from sklearn_sgmcmc.kernels import _moments, _network, _normals
 from sklearn_sgmcmc.kernels._library import REALS, SWITCH, CompilationSwitchedOffError, compiled
+from sklearn_sgmcmc.kernels._moments import Moments
 from sklearn_sgmcmc.kernels._network import LIKELIHOODS, Model, Network, Rows
 from sklearn_sgmcmc.kernels._normals import WORDS, NormalGenerator, Normals
 
@@ -23,10 +24,12 @@ __all__ = [
     "SWITCH",
     "WORDS",
     "Model",
+    "Moments",
     "Network",
     "NormalGenerator",
     "Normals",
     "Rows",
+    "moments",
     "network",
     "normals",
     "status",
@@ -65,6 +68,16 @@ def normals() -> Normals | None:
     except (OSError, subprocess.SubprocessError, AttributeError):
         return None
     return found if _normals.agrees(found) else None
+
+
+@lru_cache(maxsize=1)
+def moments() -> Moments | None:
+    """Return the compiled averages over draws, for float64; None where there are none."""
+    try:
+        found = Moments(compiled("moments", "double"))
+    except (OSError, subprocess.SubprocessError, AttributeError):
+        return None
+    return found if _moments.agrees(found) else None
 
 
 @lru_cache(maxsize=len(REALS))
