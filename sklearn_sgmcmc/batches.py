@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from copy import copy
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -32,9 +31,9 @@ class Batch(NamedTuple):
         """Return the same rows with other weights."""
         return Batch(self.x, self.target, weight)
 
-    def steps(self) -> list[Batch]:
-        """Return the batches of several steps, whose tensors have a leading dimension more."""
-        return [Batch(*step) for step in zip(*(part.unbind() for part in self), strict=True)]
+    def expanded(self, n_chains: int) -> Batch:
+        """Return the same rows for every chain, if they are one chain's."""
+        return Batch(*(part.expand(n_chains, *part.shape[1:]) for part in self))
 
     def placed(self) -> tuple[kernels.Rows, None]:
         """Return where a kernel finds the rows."""
@@ -105,12 +104,21 @@ class DenseRows:
 
     def __init__(self, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> None:
         columns = [with_constant(x), target]
-        self.ones: torch.Tensor | None = torch.ones((), dtype=weight.dtype, device=weight.device)
         if not bool((weight == 1.0).all()):
             columns.append(weight[:, None])
-            self.ones = None
-        self.parts = [column.shape[1] for column in columns]
-        self.table = torch.cat(columns, dim=1)
+        self._hold(torch.cat(columns, dim=1), [column.shape[1] for column in columns])
+
+    @classmethod
+    def of_table(cls, table: torch.Tensor, parts: list[int]) -> DenseRows:
+        """Return rows that lie in a table already: inputs with their constant, targets and, unless all are 1, weights."""
+        rows = cls.__new__(cls)
+        rows._hold(table, parts)
+        return rows
+
+    def _hold(self, table: torch.Tensor, parts: list[int]) -> None:
+        self.table = table
+        self.parts = parts
+        self.ones: torch.Tensor | None = table.new_ones(()) if len(parts) == 2 else None
         self._placed: kernels.Rows | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -119,10 +127,7 @@ class DenseRows:
     @classmethod
     def joined(cls, sources: Sequence[DenseRows]) -> DenseRows:
         """Return the rows of several sources with the same columns, one behind the other."""
-        joined = copy(sources[0])
-        joined.table = torch.cat([source.table for source in sources])
-        joined._placed = None
-        return joined
+        return cls.of_table(torch.cat([source.table for source in sources]), sources[0].parts)
 
     @property
     def n_rows(self) -> int:
@@ -188,9 +193,9 @@ class LazyRows:
     ) -> None:
         self.x = x
         self.table = None if hasattr(x, "toarray") else shared(x)
-        self.mean, self.scale = (torch.from_numpy(part) for part in scaling)
+        self.mean, self.scale = (torch.from_numpy(np.ascontiguousarray(part)) for part in scaling)
         self.target = target
-        self.weight = weight
+        self.weight = None if bool((weight == 1.0).all()) else weight
         self.dtype = dtype
         self.device = device
 
@@ -202,18 +207,34 @@ class LazyRows:
     def take_ahead(self, queue: Sequence[torch.Tensor]) -> list[Minibatch]:
         """Return the rows of the last few batches of a queue of row numbers (C, n): a single one is all overhead."""
         n_steps = max(1, TOGETHER // (queue[-1].numel() * self.x.shape[1]))
-        return list(self.take(torch.stack(list(queue[-n_steps:]))).steps())
+        return self._fetched(torch.stack(list(queue[-n_steps:])))
 
-    def take(self, index: torch.Tensor) -> Batch:
-        """Return the rows with numbers ``index``, (C, n) or with further dimensions before."""
-        index = index.cpu()
-        if self.table is None:
-            rows = torch.from_numpy(dense_rows(self.x, index.flatten().numpy())).view(*index.shape, -1)
-        else:
-            rows = torch.embedding(self.table, index)
-        scaled = rows.double().sub_(self.mean).div_(self.scale).to(self.dtype)
-        parts = with_constant(scaled), torch.embedding(self.target, index), self.weight[index]
-        return Batch(*(part.to(device=self.device, dtype=self.dtype) for part in parts))
+    def take(self, index: torch.Tensor) -> Minibatch:
+        """Return the rows with numbers ``index`` (C, n)."""
+        return self._fetched(index[None])[0]
+
+    def _fetched(self, index: torch.Tensor) -> list[Minibatch]:
+        """Return the batches of several steps (steps, C, n), whose rows lie side by side in a table of their own."""
+        numbers = index.flatten().cpu().long()
+        d, n_targets = self.x.shape[1], self.target.shape[1]
+        parts = [d + 1, n_targets] if self.weight is None else [d + 1, n_targets, 1]
+        table = torch.empty(len(numbers), sum(parts), dtype=self.dtype)
+        self._write_scaled(numbers, table)
+        table[:, d + 1 : d + 1 + n_targets] = torch.embedding(self.target, numbers)
+        if self.weight is not None:
+            table[:, -1] = self.weight[numbers]
+        rows = DenseRows.of_table(table.to(self.device), parts)
+        return [rows.take(step) for step in torch.arange(len(numbers), device=self.device).view(index.shape)]
+
+    def _write_scaled(self, numbers: torch.Tensor, table: torch.Tensor) -> None:
+        """Write scaled inputs and their constant into the first columns of ``table``."""
+        kernel, d = kernels.scaled_rows(), self.x.shape[1]
+        if kernel is not None and self.table is not None:
+            kernel.write(self.table, numbers, self.mean, self.scale, table)
+            return
+        rows = dense_rows(self.x, numbers.numpy()) if self.table is None else torch.embedding(self.table, numbers)
+        table[:, :d] = torch.as_tensor(rows).double().sub_(self.mean).div_(self.scale)
+        table[:, d] = 1.0
 
 
 def shared(x: NDArray[Any]) -> torch.Tensor:
@@ -306,9 +327,7 @@ class Batches:
             raise ValueError("Chains at full batch must have the same number of rows: group them by size.")
         if len(distinct) > 1:
             return self.source.take(torch.stack([self._all_rows(rows) for rows in self.row_sets]))
-        one = self.source.take(self._all_rows(self.row_sets[0])[None])
-        n_chains = len(self.row_sets)
-        return Batch(*(tensor.expand(n_chains, *tensor.shape[1:]) for tensor in one))
+        return Batch(*self.source.take(self._all_rows(self.row_sets[0])[None])).expanded(len(self.row_sets))
 
     def _all_rows(self, rows: RowSet) -> torch.Tensor:
         return torch.arange(rows.start, rows.start + rows.size, device=self.device)

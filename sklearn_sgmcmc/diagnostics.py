@@ -19,8 +19,6 @@ from sklearn_sgmcmc.batches import Minibatch, RowSource
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.samplers._base import Sampler
 
-TOGETHER = 2**20
-"""Most numbers of a layer that are computed at once for several draws."""
 REFERENCE_ROWS = 32
 """Most training rows at which predictions are compared."""
 QUICK = 10
@@ -105,11 +103,8 @@ def potential_draws(n_draws: int, n_rows: int, rows_of_run: float) -> NDArray[np
 
 
 def full_potential(posterior: Posterior, source: RowSource, draws: torch.Tensor) -> NDArray[np.float64]:
-    """Return U over all rows at draws (S, C, P), (S, C) float64: few rows leave room for many draws at once."""
-    S, C, P = draws.shape
-    room = TOGETHER // (source.n_rows * max(posterior.network.widths) * C)
-    parts = [posterior.full_value(some.reshape(-1, P), source) for some in torch.split(draws, max(1, room))]
-    return torch.cat(parts).view(S, C).cpu().numpy()
+    """Return U over all rows at draws (S, C, P), (S, C) float64."""
+    return posterior.full_value(draws.flatten(0, 1), source).view(draws.shape[:2]).cpu().numpy()
 
 
 def gradient_variance(posterior: Posterior, theta: Theta, batches: Iterator[Minibatch], n_batches: int) -> torch.Tensor:

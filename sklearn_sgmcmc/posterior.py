@@ -17,8 +17,8 @@ from sklearn_sgmcmc.network import MLP, Tape, compiled_network
 from sklearn_sgmcmc.priors import Density, Prior, hessian_product
 
 NONE_LEFT: Iterator[Minibatch] = iter(())
-CHUNK_ROWS, WIDE_ELEMENTS = 4096, 2**22
-"""Most rows, and numbers per chain of a layer, that are held at once where U is taken over all rows."""
+CHUNK_ROWS, CHUNK_ELEMENTS = 1024, 2**20
+"""Most rows, and numbers of a layer or of parameters, that are held at once where U is taken over all rows."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,15 @@ class Posterior:
         return self.density.value(weights) + self.likelihood.prior_value(extra)
 
     def full_value(self, theta: Theta, source: RowSource) -> PerChain:
-        """Return U over all rows of ``source``, shape (C,), float64, in chunks of rows: fewer where rows are wide."""
-        total = self.prior_value(theta)
-        rows_per_chunk = max(1, min(CHUNK_ROWS, WIDE_ELEMENTS // max(self.network.widths)))
-        for start in range(0, source.n_rows, rows_per_chunk):
-            index = torch.arange(start, min(start + rows_per_chunk, source.n_rows), device=theta.device)
-            batch = source.take(index[None])
-            total = total + MinibatchPotential(self, Batch(*(t.expand(len(theta), *t.shape[1:]) for t in batch))).data_value(theta)
+        """Return U over all rows of ``source``, shape (C,), float64; each chunk of rows is taken once for all chains."""
+        widest = max(self.network.widths)
+        n_rows = max(1, min(CHUNK_ROWS, source.n_rows, CHUNK_ELEMENTS // widest))
+        groups = torch.split(theta, max(1, CHUNK_ELEMENTS // max(n_rows * widest, self.n_params)))
+        total = torch.cat([self.prior_value(some) for some in groups])
+        for start in range(0, source.n_rows, n_rows):
+            index = torch.arange(start, min(start + n_rows, source.n_rows), device=theta.device)
+            batch = Batch(*source.take(index[None]))
+            total += torch.cat([MinibatchPotential(self, batch.expanded(len(some))).data_value(some) for some in groups])
         return total
 
 

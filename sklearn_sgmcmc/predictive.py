@@ -46,7 +46,7 @@ class Ensemble:
         rows = with_constant(torch.from_numpy(np.ascontiguousarray(x)))
         widest = max(self.network.widths)
         n_together = max(1, CHUNK_ELEMENTS // (widest * max(1, len(rows))))
-        for draws in shared(self.draws).split(n_together):
+        for draws in torch.split(shared(self.draws), n_together):
             theta = self._kept(draws).to(rows.dtype)
             outputs = self.network.outputs(theta, rows.expand(len(theta), *rows.shape))
             yield outputs, theta[:, self.network.n_params :]

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc.batches import Batches, DenseRows, LazyRows, RowSet, Scaling
 from sklearn_sgmcmc.noise import row_generators
 
@@ -66,7 +67,7 @@ def test_full_batch_keeps_the_order_of_rows_and_draws_no_number():
     assert torch.equal(state, batches.generators[0].get_state())
 
 
-def test_sparse_and_dense_rows_give_the_same_numbers():
+def test_sparse_and_dense_rows_give_the_same_numbers(monkeypatch):
     rng = np.random.RandomState(0)
     x = rng.randn(40, 6) * (rng.rand(40, 6) < 0.3)
     scaling = Scaling(x.mean(axis=0), x.std(axis=0))
@@ -77,10 +78,12 @@ def test_sparse_and_dense_rows_give_the_same_numbers():
     fixed = np.asfortranarray(x)
     fixed.flags.writeable = False
     large = LazyRows(fixed, scaling, target, weight, *where)
-    index = torch.randint(40, (3, 8))
-    for lazy in (sparse, large):
-        for left, right in zip(dense.take(index), lazy.take(index), strict=True):
-            assert torch.equal(left, right)
+    index = torch.randint(40, (3, 8), dtype=torch.int32)
+    for compiled in (kernels.scaled_rows(), None):
+        monkeypatch.setattr(kernels, "scaled_rows", lambda compiled=compiled: compiled)
+        for lazy in (sparse, large):
+            for left, right in zip(dense.take(index), lazy.take(index), strict=True):
+                assert torch.equal(left, right)
 
 
 def test_rows_taken_ahead_come_in_their_order_and_a_stream_goes_on_from_where_it_was():

@@ -9,7 +9,7 @@ import torch
 
 from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc.batches import Batch, DenseRows
-from sklearn_sgmcmc.kernels import _library, _moments, _network, _normals
+from sklearn_sgmcmc.kernels import _library, _moments, _network, _normals, _rows
 from sklearn_sgmcmc.likelihoods import Categorical, FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
 from sklearn_sgmcmc.network import ACTIVATIONS, MLP, with_constant
 from sklearn_sgmcmc.posterior import Posterior
@@ -25,7 +25,14 @@ def anew():
     """Let the kernel be looked for again, before and after a test."""
 
     def clear():
-        for function in (kernels.status, kernels.network, kernels.normals, kernels.moments, kernels._load_network):
+        for function in (
+            kernels.status,
+            kernels.network,
+            kernels.normals,
+            kernels.moments,
+            kernels.scaled_rows,
+            kernels._load_network,
+        ):
             function.cache_clear()
 
     clear()
@@ -158,7 +165,9 @@ def test_outputs_do_not_depend_on_company(hidden, dtype):
 def test_class_probabilities_are_torchs(n_classes, n_rows):
     outputs = torch.randn(3, n_classes, n_rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     for scale in (1.0, 50.0, 1e300):
-        torch.testing.assert_close(Categorical(n_classes).mean(scale * outputs), (scale * outputs).softmax(1), rtol=1e-14, atol=1e-300)
+        torch.testing.assert_close(
+            Categorical(n_classes).mean(scale * outputs), (scale * outputs).softmax(1), rtol=1e-14, atol=1e-300
+        )
     outputs[1, 0, 0] = torch.nan
     assert Categorical(n_classes).mean(outputs).isnan().nonzero().tolist() == [[1, k, 0] for k in range(n_classes)]
 
@@ -259,9 +268,11 @@ def test_a_kernel_that_computes_something_else_is_not_used(anew, monkeypatch):
     monkeypatch.setattr(_network, "agrees", lambda kernel, dtype: False)
     monkeypatch.setattr(_normals, "agrees", lambda normals: False)
     monkeypatch.setattr(_moments, "agrees", lambda moments: False)
+    monkeypatch.setattr(_rows, "agrees", lambda rows: False)
     assert kernels.network(torch.float64) is None
     assert kernels.normals() is None
     assert kernels.moments() is None
+    assert kernels.scaled_rows() is None
 
 
 @pytest.mark.parametrize("switch", ["0", "1"])

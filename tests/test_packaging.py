@@ -36,6 +36,7 @@ def test_wheel_is_pure_python_with_types_data_and_kernel_source(built):
             "kernels/network.c",
             "kernels/normals.c",
             "kernels/moments.c",
+            "kernels/rows.c",
             "kernels/vectors.h",
             "kernels/products.h",
             "datasets/data/landsat.npz",

@@ -1,6 +1,7 @@
 """Compiled kernels for small networks on a CPU, where calling torch costs more than computing.
 
-``network`` gives outputs and gradients of all chains in one call, ``normals`` the random numbers, ``moments`` averages over draws.
+``network`` gives outputs and gradients of all chains in one call, ``normals`` the random numbers, ``moments`` averages over draws,
+``scaled_rows`` the rows of a table that is too large to copy.
 They are compiled from C by the machine's own compiler when they are first needed, kept in the user's cache directory, and compared
 with torch before they are used. Without a compiler, or with the environment variable SKLEARN_SGMCMC_COMPILE=0, torch does the same
 work more slowly, with other random numbers of the same law. ``status()`` says which is the case.
@@ -9,15 +10,18 @@ work more slowly, with other random numbers of the same law. ``status()`` says w
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 import torch
 
-from sklearn_sgmcmc.kernels import _moments, _network, _normals
+from sklearn_sgmcmc.kernels import _moments, _network, _normals, _rows
 from sklearn_sgmcmc.kernels._library import REALS, SWITCH, CompilationSwitchedOffError, compiled
 from sklearn_sgmcmc.kernels._moments import Moments
 from sklearn_sgmcmc.kernels._network import LIKELIHOODS, Model, Network, Rows
 from sklearn_sgmcmc.kernels._normals import WORDS, NormalGenerator, Normals
+from sklearn_sgmcmc.kernels._rows import ScaledRows
 
 __all__ = [
     "LIKELIHOODS",
@@ -29,11 +33,16 @@ __all__ = [
     "NormalGenerator",
     "Normals",
     "Rows",
+    "ScaledRows",
     "moments",
     "network",
     "normals",
+    "scaled_rows",
     "status",
 ]
+
+
+Kernel = TypeVar("Kernel")
 
 
 @lru_cache(maxsize=1)
@@ -63,21 +72,28 @@ def network(dtype: torch.dtype) -> Network | None:
 @lru_cache(maxsize=1)
 def normals() -> Normals | None:
     """Return the compiled source of normal numbers, for float32 and float64; None where there is none."""
-    try:
-        found = Normals({dtype: compiled("normals", real) for dtype, real in REALS.items()})
-    except (OSError, subprocess.SubprocessError, AttributeError):
-        return None
-    return found if _normals.agrees(found) else None
+    return _checked(lambda: Normals({dtype: compiled("normals", real) for dtype, real in REALS.items()}), _normals.agrees)
 
 
 @lru_cache(maxsize=1)
 def moments() -> Moments | None:
     """Return the compiled averages over draws, for float64; None where there are none."""
+    return _checked(lambda: Moments(compiled("moments", "double")), _moments.agrees)
+
+
+@lru_cache(maxsize=1)
+def scaled_rows() -> ScaledRows | None:
+    """Return what fetches and scales rows of a table, compiled; None where there is none."""
+    return _checked(lambda: ScaledRows(compiled("rows", "double")), _rows.agrees)
+
+
+def _checked(make: Callable[[], Kernel], agrees: Callable[[Kernel], bool]) -> Kernel | None:
+    """Return a kernel that can be compiled and gives the right numbers, else None."""
     try:
-        found = Moments(compiled("moments", "double"))
+        found = make()
     except (OSError, subprocess.SubprocessError, AttributeError):
         return None
-    return found if _moments.agrees(found) else None
+    return found if agrees(found) else None
 
 
 @lru_cache(maxsize=len(REALS))
