@@ -79,6 +79,12 @@ def write_math(translator: Any, node: Any) -> None:
     raise nodes.SkipNode
 
 
+def lead_into_the_gallery(app: Any, page: str, source: list[str]) -> None:
+    """Let links to the files of examples, as the Markdown has them for its readers in the repository, lead to their pages."""
+    source[0] = re.sub(r"\]\(\.\./examples/((?:\w+/)*\w+)\.py\)", r"](auto_examples/\1)", source[0])
+    source[0] = source[0].replace("](../examples/)", "](auto_examples/index)")
+
+
 # --- the reference -------------------------------------------------------------------------------------------------------------
 
 autosummary_generate = True
@@ -163,6 +169,7 @@ sphinx_gallery_conf = {
 def setup(app: Any) -> None:
     """Connect the hooks; equations are looked at before numpydoc takes the docstrings apart."""
     app.add_html_math_renderer("outlines", inline_renderers=(write_math, None), block_renderers=(write_math, None))
+    app.connect("source-read", lead_into_the_gallery)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", keep_equations, priority=400)
     app.connect("viewcode-follow-imported", module_of_the_source)

@@ -1,4 +1,4 @@
-"""Checks of parameters: every error names the parameter, its value, the rule and the fix."""
+"""Checks of parameters: every error names the parameter, its value, the rule and the fix; and numbers as messages give them."""
 
 from __future__ import annotations
 
@@ -50,3 +50,10 @@ def check_flag(name: str, value: Any) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):
         raise ValueError(f"{name}={value!r} must be True or False; use one of the two.")
     return bool(value)
+
+
+def clear_of(value: float, limit: float, *, digits: int = 3) -> str:
+    """Return a number as text that lies on the same side of a limit as the number, with more digits where it takes more."""
+    side = (value > limit, value < limit)
+    texts = (f"{value:.{number}g}" for number in range(digits, 18))  # 17 digits are the number itself
+    return next(text for text in texts if (float(text) > limit, float(text) < limit) == side)

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -18,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from sklearn_sgmcmc.batches import Batches, DenseRows, RowSet
-from sklearn_sgmcmc.diagnostics import evenly, gradient_variance, noise_ratio, one_law, potential_draws
+from sklearn_sgmcmc.diagnostics import Measured, evenly, gradient_variance, noise_ratio, one_law, potential_draws
+from sklearn_sgmcmc.estimators._review import noise_message
 from sklearn_sgmcmc.likelihoods import FixedNoise
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.posterior import Posterior
@@ -307,6 +309,13 @@ def test_large_steps_in_minibatches_warn_of_their_noise():
         model.fit(X, LABEL)
 
 
+def test_a_ratio_just_above_its_limit_reads_so_and_the_rate_to_use_is_a_smaller_one():
+    measured = Measured(slice(0, 50), "", np.arange(50), (0.40003, 5.0))
+    text = noise_message(measured, 0.2, independent=False)
+    assert "ratio is 0.40003 (median over parameters, limit 0.4)" in text
+    assert "Use learning_rate<=0.19 " in text
+
+
 def test_a_linear_regression_does_not_warn():
     assert not mixing_warnings(BayesianMLPRegressor((), noise="homoscedastic", random_state=0), X, Y)
 
@@ -329,6 +338,7 @@ def test_every_sampler_has_a_summary(sampler):
     text = BayesianMLPRegressor(sampler=sampler, **FAST).fit(X, Y).summary()
     assert type(SAMPLERS[sampler]()).__name__ in text
     assert "60 steps" in text
+    assert re.search(r"^sampler .* law: [a-z ]+ \((samples|keeps) .+\)$", text, re.MULTILINE)
 
 
 def test_summary_repeats_the_warnings_of_fit():

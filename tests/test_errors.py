@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from sklearn_sgmcmc._checks import clear_of
 from sklearn_sgmcmc.priors import Normal, Prior, PriorSwitch, SpikeSlab, StudentT
 from sklearn_sgmcmc.samplers import ASGLD, MCLMC, MSGLD, SGHMC, SGLD, SGNHT, Sampler, Santa
 from sklearn_sgmcmc.schedules import Annealed, Cyclical, Polynomial
@@ -405,3 +406,19 @@ def test_large_schedule_fields_and_numpy_flags_pass():
     Annealed(gamma=1e300).timeline(n_steps=30, steps_per_epoch=1.0, burn_in=0.5, n_draws=5)
     BayesianMLPRegressor((4,), max_iter=30, schedule=Polynomial(offset=1e300), verbose=np.False_).fit(np.eye(4), np.arange(4.0))
     BayesianMLPRegressor((4,), max_iter=30, sampler=Santa(metric_correction=np.False_)).fit(np.eye(4), np.arange(4.0))
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "text"),
+    [
+        (1.234567, 1.1, "1.23"),
+        (1.1003, 1.1, "1.1003"),
+        (np.nextafter(1.1, 2), 1.1, "1.1000000000000003"),
+        (0.39996, 0.4, "0.39996"),
+        (0.4, 0.4, "0.4"),
+        (12345.6, 1.1, "1.23e+04"),
+        (np.inf, 1.1, "inf"),
+    ],
+)
+def test_a_number_in_a_message_is_on_its_side_of_the_limit(value, limit, text):
+    assert clear_of(value, limit) == text

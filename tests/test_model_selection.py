@@ -366,15 +366,17 @@ def test_scorers_that_fail_score_nan():
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_warning_of_many_fits_is_given_once(n_jobs):
-    search = BatchedGridSearchCV(classifier(n_draws=100), {"bias_factor": [0, 1]}, cv=3, n_jobs=n_jobs, refit=False)
+    model = classifier(max_iter=20, n_draws=100)
+    search = BatchedGridSearchCV(model, {"bias_factor": [0, 1], "temperature": [0.1, 1]}, cv=3, n_jobs=n_jobs, refit=False)
     with warnings.catch_warnings(record=True) as log:
         warnings.simplefilter("always")
         search.fit(X, y)
     texts = [str(warning.message) for warning in log if issubclass(warning.category, ConvergenceWarning)]
     kept = [text for text in texts if text.startswith("n_draws=100 draws per chain were asked for")]
     assert len(kept) == 1
-    assert "6 of the 6 fits" in kept[0]
-    assert "{'bias_factor': 0}, fold 0" in kept[0]
+    assert "12 of the 12 fits" in kept[0]
+    assert "{'bias_factor': 0, 'temperature': 0.1}, fold 0" in kept[0]
+    assert sum(text.startswith("The chains have not mixed") for text in texts) == 1  # some of predictions, some of the potential
 
 
 def test_an_interrupted_search_ends(monkeypatch):

@@ -122,9 +122,9 @@ Without ``n_total`` the chains track a stream. A chunk t steps ago counts (1 - r
         the last half of all steps, have its posterior, up to the sampler's bias and the noise of the minibatches. ``summary()`` and
         ``diagnostics().law`` say what the draws are draws of; never of rows that are not seen any more.
 
-        There is no warm-up and no burn-in. The learning rate is the sampler's default, cut where the curvature demands it, unless
-        a number is given. The scales of X and y are those of the first call for good: let its chunk be large. After ``fit`` the
-        chains go on from where it left them; ``fit`` begins anew."""
+        The first call warms the chains up on its chunk (``warm_up``); there is no burn-in. The learning rate is the sampler's
+        default, cut where the curvature demands it, unless a number is given. The scales of X and y are those of the first call
+        for good: let its chunk be large. After ``fit`` the chains go on from where it left them; ``fit`` begins anew."""
 
 STREAM_ARGUMENTS = """\
 sample_weight : array of shape (n_rows,), optional

@@ -17,8 +17,16 @@ from sklearn_sgmcmc.estimators._persistence import packed, unpacked
 from sklearn_sgmcmc.estimators._review import Compared, Quantity
 from sklearn_sgmcmc.network import MLP
 from sklearn_sgmcmc.predictive import Ensemble, Statistic
-from sklearn_sgmcmc.samplers._base import Sampler
+from sklearn_sgmcmc.samplers._base import Law, Sampler
 from sklearn_sgmcmc.threads import isolated
+
+MEANING: dict[Law, str] = {
+    "exact": "samples the posterior at the given temperature, at any step size",
+    "small step": "samples the posterior at the given temperature as its steps go to zero",
+    "biased": "samples another distribution than the posterior at the given temperature",
+    "optimiser": "keeps the last state of each chain, near a mode of the posterior",
+}
+"""What the law of a sampler says of its chains, for ``summary()``."""
 
 
 class FittedMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -151,8 +159,8 @@ class FittedMLP(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         rates = np.atleast_1d(self.learning_rate_)
         temperature = self.effective_temperature_
         head = [
-            ("sampler", f"{type(self.sampler_).__name__}, law: {self.sampler_.law}"),
-            ("effective temperature", "no single number" if temperature is None else f"{temperature:.3g}"),
+            ("sampler", f"{type(self.sampler_).__name__}, law: {self.sampler_.law} ({MEANING[self.sampler_.law]})"),
+            ("effective temperature", "no single number" if temperature is None else f"{temperature:.3g} (the posterior has 1)"),
             ("learning rate", per_chain(rates)),
             ("run", f"{self.n_steps_} steps, {self.n_iter_} epochs"),
             ("draws kept", f"{self.draws_.shape[0]} of each of {self.draws_.shape[1]} chains"),

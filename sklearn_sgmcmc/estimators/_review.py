@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sklearn_sgmcmc._checks import clear_of
 from sklearn_sgmcmc.chains import ChainJob, independent_batches
 from sklearn_sgmcmc.diagnostics import (
     LEAST_DRAWS,
@@ -82,7 +83,7 @@ def core_message(settings: Settings, job: ChainJob, step_size: torch.Tensor, n_d
     excess = float(step_size.max()) / limit
     if settings.sampler.stability_limit is None or excess <= 1.0 + 1e-9:
         return None
-    core, wider = density.narrowest_core, 1.005 * math.sqrt(excess)
+    core, wider = density.narrowest_core, 1.01 * math.sqrt(excess)
     used = f"learning_rate={settings.learning_rate} is too large for"
     rate = f"learning_rate<={0.995 * limit * settings.unit(n_data):.3g}"
     if density.threshold is None:
@@ -139,10 +140,11 @@ def _divergence_message(settings: Settings, result: RunResult, dead: torch.Tenso
     known = result.step_size[dead]  # the curvature at a state that is not finite, and so the step, is not known
     known = known[torch.isfinite(known)]
     least = float(known.min()) * settings.unit(n_data) if len(known) else settings.learning_rate
-    used = f"learning_rate={settings.learning_rate}"
+    rate = settings.learning_rate
+    used = f"learning_rate={rate}"
     if settings.rate != "given":
-        cut = f", cut to {least:.2g} by curvature" if least < settings.learning_rate * (1 - 1e-9) else ""
-        used = f"learning_rate=None ({settings.learning_rate:g}, the default of {type(settings.sampler).__name__}{cut})"
+        cut = f", cut to {clear_of(least, rate, digits=2)} by curvature" if least < rate * (1 - 1e-9) else ""
+        used = f"learning_rate=None ({rate:g}, the default of {type(settings.sampler).__name__}{cut})"
     if settings.rate == "auto":
         used = f"learning_rate='auto' (found: {least:.2g})" if len(known) else "learning_rate='auto'"
     advice = min(least / 10, settings.sampler.default_learning_rate)
@@ -204,11 +206,12 @@ def noise_message(measured: Measured, learning_rate: float, *, independent: bool
     if measured.noise_ratio is None or measured.noise_ratio[0] <= limit:
         return None
     ratio = measured.noise_ratio[0]
+    seen = clear_of(ratio, limit, digits=2)
     how = "" if independent else " if batches were drawn independently, and by less as they are reshuffled"
     return (
-        f"The noise of the minibatches widens the posterior: the gradient-noise ratio is {ratio:.2g} (median over parameters, "
+        f"The noise of the minibatches widens the posterior: the gradient-noise ratio is {seen} (median over parameters, "
         f"limit {limit:g}), which multiplies standard deviations by {math.sqrt(1 + ratio):.3g}{how}. "
-        f"Use learning_rate<={learning_rate * limit / ratio:.2g} or a larger batch_size."
+        f"Use learning_rate<={0.95 * learning_rate * limit / ratio:.2g} or a larger batch_size."
     )
 
 
@@ -246,7 +249,7 @@ def mixing_message(
     factor = max((_longer(value, limit) for _, value, limit in known), default=1)
     if factor == 1:
         return None
-    seen = ", ".join(f"{value:.2f} {name} (limit {limit:g})" for name, value, limit in known if value > limit)
+    seen = ", ".join(f"{clear_of(value, limit)} {name} (limit {limit:g})" for name, value, limit in known if value > limit)
     return (
         f"The chains have not mixed: R-hat is {seen}{_trend(of_potential)}. "
         f"Increase max_iter, from {epochs} to {factor * epochs} or so; summary() says more."

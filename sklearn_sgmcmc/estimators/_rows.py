@@ -14,6 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length
 
+from sklearn_sgmcmc._checks import clear_of
 from sklearn_sgmcmc.batches import DenseRows, LazyRows, RowSource, Scaling, dense_rows
 from sklearn_sgmcmc.estimators._inputs import check_array
 from sklearn_sgmcmc.estimators._settings import MINIBATCH_ROWS
@@ -88,10 +89,12 @@ def row_weights(x: Any, sample_weight: ArrayLike | None) -> NDArray[np.float64]:
         raise ValueError(f"sample_weight has the value {weight.min()}: weights are counts, make them >= 0.")
     if not weight.any():
         raise ValueError("sample_weight is zero for every row: give at least one row a positive weight.")
-    if weight.max() > LARGEST_WEIGHT or weight[weight > 0].min() < 1 / LARGEST_WEIGHT:
+    least, largest = float(weight[weight > 0].min()), float(weight.max())
+    if largest > LARGEST_WEIGHT or least < 1 / LARGEST_WEIGHT:
         raise ValueError(
-            f"sample_weight (times class_weight, if there is one) reaches from {weight[weight > 0].min():.3g} to "
-            f"{weight.max():.3g}: weights are counts between {1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring them near 1."
+            f"sample_weight (times class_weight, if there is one) reaches from {clear_of(least, 1 / LARGEST_WEIGHT)} to "
+            f"{clear_of(largest, LARGEST_WEIGHT)}: weights are counts between {1 / LARGEST_WEIGHT:g} and {LARGEST_WEIGHT:g}; bring "
+            "them near 1."
         )
     return np.asarray(weight)
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler, RandomizedSearchCV, check_cv
 from sklearn.utils import indexable
 from sklearn.utils.parallel import Parallel, delayed
@@ -284,12 +285,16 @@ def _with_times(results: dict[str, Any], outcomes: Sequence[Outcome]) -> None:
 
 
 def _warn_once(outcomes: Sequence[Outcome], candidates: Sequence[dict[str, Any]]) -> None:
-    """Give each warning of the fits once, whatever its numbers, with how many fits gave it."""
+    """Give each warning of the fits once, whatever its numbers, with how many fits gave it.
+
+    Of a ConvergenceWarning that is what stands before the first colon; what follows it is one fit's own.
+    """
     n_folds = len(outcomes) // len(candidates)
     found: dict[tuple[type[Warning], str], dict[int, str]] = {}
     for number, outcome in enumerate(outcomes):
         for category, text in outcome.warned:
-            found.setdefault((category, NUMBER.sub("#", text)), {}).setdefault(number, text)
+            what = text.partition(":")[0] if issubclass(category, ConvergenceWarning) else text
+            found.setdefault((category, NUMBER.sub("#", what)), {}).setdefault(number, text)
     for (category, _), of_fits in found.items():
         first, text = next(iter(of_fits.items()))
         where = f"{candidates[first // n_folds]}, fold {first % n_folds}"
