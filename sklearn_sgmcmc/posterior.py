@@ -114,7 +114,7 @@ class MinibatchPotential:
         """Return the stochastic gradient of U, shape (C, P)."""
         kernel = self._kernel(theta)
         if kernel is not None:
-            return self._by_kernel(kernel, theta, None)
+            return self._by_kernel(kernel, theta, self.posterior.density.precision(self.posterior.split(theta)[0]))
         return self._pull(theta, *self.posterior.network.forward(theta, self.batch.x))
 
     def value(self, theta: Theta) -> PerChain:
@@ -123,14 +123,15 @@ class MinibatchPotential:
 
     def value_and_grad(self, theta: Theta) -> tuple[PerChain, Theta]:
         """Return both, from one pass through the network."""
-        kernel = self._kernel(theta)
-        if kernel is not None:
-            outputs = theta.new_empty(len(theta), self.posterior.network.n_outputs, self.batch.weight.shape[1])
-            gradient = self._by_kernel(kernel, theta, outputs)
-        else:
-            outputs, tape = self.posterior.network.forward(theta, self.batch.x)
-            gradient = self._pull(theta, outputs, tape)
-        return self._data_value(theta, outputs) + self.posterior.prior_value(theta), gradient
+        posterior, kernel = self.posterior, self._kernel(theta)
+        if kernel is None:
+            outputs, tape = posterior.network.forward(theta, self.batch.x)
+            return self._data_value(theta, outputs) + posterior.prior_value(theta), self._pull(theta, outputs, tape)
+        weights, extra = posterior.split(theta)
+        of_prior, precision = posterior.density.value_and_precision(weights)
+        of_data = torch.empty(len(theta), dtype=torch.float64)
+        gradient = self._by_kernel(kernel, theta, precision, of_data)
+        return of_data + of_prior + posterior.likelihood.prior_value(extra), gradient
 
     def data_value(self, theta: Theta) -> PerChain:
         """Return -sum weight log f over the minibatch, shape (C,), summed in float64."""
@@ -162,17 +163,17 @@ class MinibatchPotential:
     def _placed(self) -> tuple[kernels.Rows, torch.Tensor | None]:
         return self.batch.placed()
 
-    def _by_kernel(self, kernel: kernels.Network, theta: Theta, outputs: Outputs | None) -> Theta:
-        """Return what ``_pull`` does, and write the network's outputs if they are asked for."""
+    def _by_kernel(
+        self, kernel: kernels.Network, theta: Theta, precision: torch.Tensor | None, values: PerChain | None = None
+    ) -> Theta:
+        """Return what ``_pull`` does, given the prior's precision; write the minibatch's part of U into ``values``."""
         posterior = self.posterior
-        model, density, n_extra = posterior.compiled, posterior.density, posterior.likelihood.n_params
+        model, n_extra = posterior.compiled, posterior.likelihood.n_params
         assert model is not None
         rows, index = self._placed
-        weights = theta if n_extra == 0 else posterior.split(theta)[0]
-        precision = density.precision(weights)
-        gradient = kernel.gradient(model, theta, rows, self.batch.weight, index=index, precision=precision, outputs=outputs)
+        gradient = kernel.gradient(model, theta, rows, self.batch.weight, index=index, precision=precision, values=values)
         if precision is None:
-            density.add_grad(posterior.split(gradient)[0], weights)
+            posterior.density.add_grad(posterior.split(gradient)[0], posterior.split(theta)[0])
         if n_extra > 0:
             posterior.split(gradient)[1].add_(posterior.likelihood.prior_grad(posterior.split(theta)[1]))
         return gradient

@@ -73,9 +73,11 @@ class Network:
     """The functions of ``network.c`` for one dtype."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._outputs, self._gradient = library.outputs, library.gradient
+        self._outputs, self._gradient, self._squares = library.outputs, library.gradient, library.squares
         whole, pointer = ctypes.c_long, ctypes.c_void_p
         self._outputs.argtypes = [pointer, whole, whole, pointer, whole, pointer, pointer]
+        self._squares.argtypes = [whole, pointer, whole, whole, pointer, pointer, whole, pointer]
+        self._squares.restype = None
         self._gradient.argtypes = [
             *(pointer, whole, whole, pointer, whole, pointer, pointer, whole, pointer, whole, whole),
             *(pointer, whole, whole, pointer, pointer, whole),
@@ -102,13 +104,13 @@ class Network:
         *,
         index: torch.Tensor | None = None,
         precision: torch.Tensor | None = None,
-        outputs: torch.Tensor | None = None,
+        values: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the gradient of sum -weight log f + precision theta^2 / 2, shaped like ``theta`` (C, P).
 
         weight is (C, n); index (C, n), contiguous int32 or int64, has the numbers of the rows if they come from a table; precision,
-        for the network's parameters alone, broadcasts against (C, P); ``outputs`` (C, K, n), contiguous, is written if given. The
-        priors of the likelihood's parameters are not counted.
+        for the network's parameters alone, broadcasts against (C, P). ``values`` (C,), float64, takes each chain's -sum weight log
+        f if given. The priors of the likelihood's parameters are not counted.
         """
         n_chains, n_rows = weight.shape
         if n_chains != theta.shape[0] or not theta.dtype == weight.dtype == rows.dtype:
@@ -137,12 +139,22 @@ class Network:
             prior_at,
             prior_chain,
             prior_param,
-            None if outputs is None else outputs.data_ptr(),
+            None if values is None else values.data_ptr(),
             made.data_ptr(),
             made.stride(0),
         )
         if failed:
             raise MemoryError(TOO_LARGE)
+        return made
+
+    def squares(self, theta: torch.Tensor, starts: torch.Tensor, group: torch.Tensor, n_groups: int) -> torch.Tensor:
+        """Return the sums of squares over groups of parameters, (C, n_groups) float64.
+
+        Run i of parameters, from starts[i] up to starts[i + 1], belongs to group[i]; both are int64.
+        """
+        made = torch.empty(len(theta), n_groups, dtype=torch.float64)
+        runs = len(group), starts.data_ptr(), group.data_ptr()
+        self._squares(len(theta), theta.data_ptr(), theta.stride(0), *runs, n_groups, made.data_ptr())
         return made
 
 
@@ -157,18 +169,15 @@ def agrees(kernel: Network, dtype: torch.dtype) -> bool:
     weight, precision = torch.rand(C, n, generator=generator, dtype=dtype), torch.rand(1, P, generator=generator, dtype=dtype)
     model = Model.of(widths, "tanh", "categorical", 3)
     assert model is not None
-    found = kernel.gradient(model, theta, Rows(x, target), weight, precision=precision)
+    values = torch.empty(C, dtype=torch.float64)
+    found = kernel.gradient(model, theta, Rows(x, target), weight, precision=precision, values=values)
     with torch.enable_grad(), torch.inference_mode(False):
         leaf = theta.clone().requires_grad_()
         hidden, last = leaf.split_with_sizes([6 * 19, 3 * 20], dim=1)
         h = torch.tanh(x.clone() @ hidden.view(C, 6, 19))
         z = last.view(C, 3, 20) @ torch.nn.functional.pad(h, (0, 1), value=1.0).mT
-        value = (
-            -(z.log_softmax(1).mT * target.clone()).sum(2).mul(weight.clone()).sum()
-            + 0.5 * (precision.clone() * leaf.square()).sum()
-        )
-        expected = torch.autograd.grad(value, leaf)[0]
+        value = -(z.log_softmax(1).mT * target.clone()).sum(2).mul(weight.clone()).sum(1)
+        expected = torch.autograd.grad(value.sum() + 0.5 * (precision.clone() * leaf.square()).sum(), leaf)[0]
     tolerance = 1e-4 if dtype == torch.float32 else 1e-12
-    return torch.allclose(found, expected, rtol=0, atol=tolerance) and torch.allclose(
-        kernel.outputs(model, theta, x), z.detach(), rtol=0, atol=tolerance
-    )
+    pairs = ((found, expected), (values, value.detach().double()), (kernel.outputs(model, theta, x), z.detach()))
+    return all(torch.allclose(one, other, rtol=0, atol=tolerance) for one, other in pairs)

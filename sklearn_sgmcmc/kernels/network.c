@@ -159,41 +159,59 @@ static REAL sum_of(vec v) {
     return sum;
 }
 
-/* The derivatives of -sum weight log f by the outputs of some rows, and what they add to those by the likelihood's own parameters. */
-static void derive_likelihood(const Model *model, Workspace *work, long n_rows, const REAL *extra, REAL *d_extra) {
+/* Add -sum weight log f of a vector of rows to *value. */
+INLINE void add_value(double *value, vec weight, vec log_density) {
+    REAL of_weight[BYTES / sizeof(REAL)], of_density[BYTES / sizeof(REAL)];
+    store(of_weight, weight);
+    store(of_density, log_density);
+    double sum = 0;
+    for (int i = 0; i < LANES; i++) sum += (double)of_weight[i] * of_density[i];
+    *value -= sum;
+}
+
+/* The derivatives of -sum weight log f by the outputs of some rows, what they add to those by the likelihood's own parameters and, unless
+ * it is null, to *value, which is -sum weight log f. */
+static void derive_likelihood(const Model *model, Workspace *work, long n_rows, const REAL *extra, REAL *d_extra, double *value) {
     const long K = model->widths[model->n_layers], T = model->n_targets;
     for (long r = 0; r < n_rows; r += LANES) {
         const vec weight = load(work->weight + r);
         const REAL *z = work->outputs + r, *y = work->target + r;
         REAL *d = work->d_outputs + r;
         if (model->likelihood == CATEGORICAL) {
-            vec largest = load(z), total = all(0);
+            vec largest = load(z), total = all(0), of_class = all(0);
             for (long k = 1; k < K; k++) largest = where(load(z + k * BLOCK) > largest, load(z + k * BLOCK), largest);
             for (long k = 0; k < K; k++) {
-                const vec e = exponential(load(z + k * BLOCK) - largest);
+                const vec below = load(z + k * BLOCK) - largest, e = exponential(below);
                 store(d + k * BLOCK, e);
                 total += e;
+                of_class += load(y + k * BLOCK) * below;
             }
+            if (value) add_value(value, weight, of_class - logarithm(total));
             const vec share = 1 / total;
             for (long k = 0; k < K; k++) store(d + k * BLOCK, weight * (load(d + k * BLOCK) * share - load(y + k * BLOCK)));
             continue;
         }
+        vec log_density = all((REAL)(-0.91893853320467274 * T)); /* -log(2 pi) / 2 per target */
         for (long t = 0; t < T; t++) {
             const vec residual = load(z + t * BLOCK) - load(y + t * BLOCK);
             if (model->likelihood == FIXED_NOISE) {
                 store(d + t * BLOCK, residual * (weight * (REAL)model->constants[t]));
+                if (value) log_density += all((REAL)(0.5 * log(model->constants[t]))) - (REAL)(0.5 * model->constants[t]) * residual * residual;
             } else if (model->likelihood == HOMOSCEDASTIC) {
                 const double learned = exp(2.0 * extra[t]), precision = 1.0 / (learned + model->constants[0] * model->constants[0]);
                 const vec slope = residual * (weight * (REAL)precision);
                 store(d + t * BLOCK, slope);
                 d_extra[t] += sum_of(weight - slope * residual) * (REAL)(learned * precision);
+                if (value) log_density += all((REAL)(0.5 * log(precision))) - (REAL)(0.5 * precision) * residual * residual;
             } else {
                 const vec raw = load(z + (T + t) * BLOCK);
                 const vec inverse_sd = 1 / (softplus(raw) + (REAL)model->constants[0]), standardised = residual * inverse_sd;
                 store(d + t * BLOCK, weight * inverse_sd * standardised);
                 store(d + (T + t) * BLOCK, weight * inverse_sd * (1 - standardised * standardised) * logistic(raw));
+                if (value) log_density += logarithm(inverse_sd) - (REAL)0.5 * standardised * standardised;
             }
         }
+        if (value) add_value(value, weight, log_density);
     }
 }
 
@@ -274,11 +292,11 @@ static void unpack(const Model *model, const Workspace *work, const REAL *theta,
     }
 }
 
-/* Write the gradient of sum -weight log f + precision theta^2 / 2 over the parameters, and the outputs (n_chains, n_outputs, n_rows).
- * Outputs, precision and index may be null. Returns 1 if memory is short. */
+/* Write the gradient of sum -weight log f + precision theta^2 / 2 over the parameters, and sum -weight log f of each chain. The values,
+ * precision and index may be null. Returns 1 if memory is short. */
 int gradient(const Model *model, long n_chains, long n_rows, const REAL *theta, long theta_chain, const Rows *rows,
              const void *index, long index_bytes, const REAL *weight, long weight_chain, long weight_row, const REAL *precision,
-             long precision_chain, long precision_param, REAL *outputs, REAL *of_chain, long gradient_chain) {
+             long precision_chain, long precision_param, double *values, REAL *of_chain, long gradient_chain) {
     Workspace work;
     long cleared;
     REAL *memory = aligned_alloc(64, (lay_out(model, n_rows, &work, 0, &cleared) * sizeof(REAL) + 63) / 64 * 64);
@@ -286,9 +304,10 @@ int gradient(const Model *model, long n_chains, long n_rows, const REAL *theta, 
     lay_out(model, n_rows, &work, memory, &cleared);
     memset(memory, 0, cleared * sizeof(REAL));
     const Layer *top = &work.layers[model->n_layers - 1];
-    const long K = top->n_out, n_weights = top->block + (top->n_in + 1) * K;
+    const long n_weights = top->block + (top->n_in + 1) * top->n_out;
     for (long c = 0; c < n_chains; c++, theta += theta_chain, of_chain += gradient_chain) {
         pack(model, &work, theta, theta + n_weights);
+        if (values) values[c] = 0;
         if (model->likelihood == HOMOSCEDASTIC) memset(of_chain + n_weights, 0, model->n_targets * sizeof(REAL));
         for (long first = 0; first < n_rows; first += BLOCK) {
             const long some = at_most(BLOCK, n_rows - first);
@@ -296,9 +315,7 @@ int gradient(const Model *model, long n_chains, long n_rows, const REAL *theta, 
             const REAL *x = fetch(model, &work, rows, index, index_bytes, c * n_rows + first, weight + c * weight_chain, weight_row,
                                   c, first, some, &x_row);
             go_forward(model, &work, some, x, x_row);
-            for (long o = 0; outputs && o < K; o++)
-                memcpy(outputs + (c * K + o) * n_rows + first, work.outputs + o * BLOCK, some * sizeof(REAL));
-            derive_likelihood(model, &work, some, theta + n_weights, of_chain + n_weights);
+            derive_likelihood(model, &work, some, theta + n_weights, of_chain + n_weights, values ? values + c : 0);
             go_backward(model, &work, some, x, x_row, first > 0);
         }
         unpack(model, &work, theta, precision ? precision + c * precision_chain : 0, precision_param, n_weights, of_chain);
@@ -354,6 +371,18 @@ int outputs(const Model *model, long n_chains, long n_rows, const REAL *theta, l
     }
     free(memory);
     return 0;
+}
+
+/* Sums of squares over groups of parameters, (n_chains, n_groups): run i of parameters, starts[i] ... starts[i + 1], is of group[i]. */
+void squares(long n_chains, const REAL *theta, long theta_chain, long n_runs, const int64_t *starts, const int64_t *group, long n_groups,
+             double *sums) {
+    memset(sums, 0, n_chains * n_groups * sizeof(double));
+    for (long c = 0; c < n_chains; c++, theta += theta_chain, sums += n_groups)
+        for (long i = 0; i < n_runs; i++) {
+            double part[4] = {0, 0, 0, 0};
+            for (long j = starts[i]; j < starts[i + 1]; j++) part[j & 3] += (double)theta[j] * theta[j];
+            sums[group[i]] += (part[0] + part[1]) + (part[2] + part[3]);
+        }
 }
 
 /* Numbers per vector. */

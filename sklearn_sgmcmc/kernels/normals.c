@@ -24,15 +24,6 @@ INLINE words next(words s[4]) {
     return result;
 }
 
-/* log u for 0 < u <= 1. */
-INLINE vec logarithm(vec u) {
-    const int mantissa = IS_FLOAT ? 23 : 52;
-    const mask half = (mask)all((REAL)0.70710678118654752), of_u = (mask)u - half; /* exponents counted from sqrt(1/2) */
-    const mask exponent = of_u >> mantissa;
-    const vec m = (vec)((mask)u - (exponent << mantissa)); /* in sqrt(1/2) ... sqrt(2) */
-    return __builtin_convertvector(exponent, vec) * (REAL)0.69314718055994531 + twice_artanh((m - 1) / (m + 1), IS_FLOAT ? 5 : 11);
-}
-
 /* The cosine and sine of quarters of a turn, -2 <= quarters <= 2. */
 INLINE void cosine_and_sine(vec quarters, vec *cosine, vec *sine) {
     const REAL magic = IS_FLOAT ? 0x1.8p23 : 0x1.8p52;

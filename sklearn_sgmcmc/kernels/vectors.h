@@ -87,6 +87,15 @@ INLINE vec twice_artanh(vec s, const int terms) {
     return 2 * s * sum;
 }
 
+/* log u for u > 0 that is finite and no smaller than normal numbers are. */
+INLINE vec logarithm(vec u) {
+    const int mantissa = IS_FLOAT ? 23 : 52;
+    const mask half = (mask)all((REAL)0.70710678118654752), of_u = (mask)u - half; /* exponents counted from sqrt(1/2) */
+    const mask exponent = of_u >> mantissa;
+    const vec m = (vec)((mask)u - (exponent << mantissa)); /* in sqrt(1/2) ... sqrt(2) */
+    return __builtin_convertvector(exponent, vec) * (REAL)0.69314718055994531 + twice_artanh((m - 1) / (m + 1), IS_FLOAT ? 5 : 11) + (u - u);
+}
+
 /* log(1 + exp(x)). */
 INLINE vec softplus(vec x) {
     const vec u = exponential(-absolute(x));

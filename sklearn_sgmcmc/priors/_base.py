@@ -77,6 +77,10 @@ class Density:
         """Return p, two-dimensional and broadcastable to (C, P), if the gradient is p theta; else None."""
         return None
 
+    def value_and_precision(self, theta: Theta) -> tuple[PerChain, torch.Tensor | None]:
+        """Return both."""
+        return self.value(theta), self.precision(theta)
+
     def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
         """Return the Hessian of -log p times vectors (C, F, P): as it stands, for independent parameters."""
         return hessian_product(self.value, theta, torch.ones_like(theta))[:, None] * vectors

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 
 from sklearn_sgmcmc._typing import Coefficient, PerChain, Theta
-from sklearn_sgmcmc.network import Layout, bmm
+from sklearn_sgmcmc.network import Layout, bmm, compiled_network
 from sklearn_sgmcmc.priors._base import HALF_LOG_2PI, Constant, Density, Prior, ScalePrior
 
 
@@ -161,24 +161,28 @@ class NormalDensity(Density):
 
 
 class HierarchicalDensity(Density):
-    """A multivariate Student t law for the weights of each layer, independent N(0, s^2) for the biases."""
+    """A multivariate Student t law for the weights of each layer, independent N(0, s^2) for the biases.
+
+    All that is needed of theta are the sums of squares over groups of parameters: the weights, then the biases, of each layer.
+    """
 
     def __init__(self, scale: torch.Tensor, of_biases: torch.Tensor, df: torch.Tensor, layout: Layout) -> None:
         super().__init__(scale)
-        members = torch.nn.functional.one_hot(layout.layer, layout.n_layers).double() * layout.is_weight[:, None]  # (P, L)
-        count = members.sum(0)
-        one_of_each = members.argmax(0)
-        of_layer = (
-            scale.expand(*scale.shape[:-1], len(members))[..., one_of_each] if scale.ndim else scale.expand(1, layout.n_layers)
-        )
-        spread = df * of_layer * of_layer
-        self._members = Constant(members)
+        L, self._n_groups = layout.n_layers, 2 * layout.n_layers
+        group = torch.where(layout.is_weight, layout.layer, layout.layer + L)
+        self._members = Constant(torch.nn.functional.one_hot(group, 2 * L).double())  # (P, 2 L)
+        self._of_run, lengths = torch.unique_consecutive(group, return_counts=True)
+        self._starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+        count = torch.bincount(group, minlength=2 * L).double()
+        one_of_each = torch.tensor([int((group == group).nonzero()[0]) for group in range(2 * L)])
+        both = torch.where(layout.is_weight, scale, of_biases)
+        both = both.expand(*both.shape[:-1], len(layout.layer))[..., one_of_each].reshape(-1, 2 * L)
+        spread, of_biases = df * both[:, :L] ** 2, both[:, L:]
         self._spread = Constant(spread)
-        self._power = Constant(df + count)
-        self._bias_precision = Constant(torch.where(layout.is_weight, 0.0, 1.0 / (of_biases * of_biases)))
-        of_weights = 0.5 * count * (spread * math.pi).log() + torch.lgamma(df / 2.0) - torch.lgamma((df + count) / 2.0)
-        of_biases = torch.where(layout.is_weight, 0.0, of_biases.log() + HALF_LOG_2PI)
-        self._log_norm = Constant(of_weights.sum(-1) + of_biases.sum(-1))
+        self._power = Constant(df + count[:L])
+        self._bias_precision = Constant(of_biases**-2)
+        of_weights = 0.5 * count[:L] * (spread * math.pi).log() + torch.lgamma(df / 2.0) - torch.lgamma((df + count[:L]) / 2.0)
+        self._log_norm = Constant((of_weights + count[L:] * (of_biases.log() + HALF_LOG_2PI)).sum(-1))
 
     def grad(self, theta: Theta) -> Theta:
         """Return (df + P_l) w / (df s^2 + |w|^2) for weights, b / s^2 for biases."""
@@ -186,33 +190,55 @@ class HierarchicalDensity(Density):
 
     def precision(self, theta: Theta) -> torch.Tensor:
         """Return (df + P_l) / (df s^2 + |w|^2) for weights, 1 / s^2 for biases."""
-        members, rate = self._rate(theta)
-        return rate @ members.transpose(0, 1) + self._bias_precision.like(theta)
+        return self._spread_out(self._rate(self._squares(theta)), theta)
+
+    def value_and_precision(self, theta: Theta) -> tuple[PerChain, torch.Tensor]:
+        """Return both, from the same sums."""
+        squares = self._squares(theta)
+        return self._value(squares), self._spread_out(self._rate(squares), theta)
 
     def hvp(self, theta: Theta, vectors: torch.Tensor) -> torch.Tensor:
         """Return that of r (I - 2 r w w' / (df + P_l)) in each layer, r = (df + P_l) / (df s^2 + |w|^2)."""
-        members, rate = self._rate(theta)
-        diagonal = rate @ members.transpose(0, 1) + self._bias_precision.like(theta)
-        along = torch.stack([_sums(theta * v, members) for v in vectors.unbind(1)], dim=1)
-        along = along * (2.0 * rate * rate / self._power.like(theta))[:, None]
-        return diagonal[:, None] * vectors - theta[:, None] * (along @ members.transpose(0, 1))
-
-    def _rate(self, theta: Theta) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return which parameters are weights of which layer, (P, L), and (df + P_l) / (df s^2 + |w_l|^2), (C, L)."""
-        members = cast(torch.Tensor, self._members.like(theta))
-        return members, self._power.like(theta) / (self._spread.like(theta) + _sums(theta.square(), members))
+        squares = self._squares(theta)
+        rate, L = self._rate(squares), squares.shape[1] // 2
+        members = cast(torch.Tensor, self._members.like(squares))
+        along = torch.stack([_sums((theta * v).double(), members) for v in vectors.unbind(1)], dim=1)
+        along[..., :L] *= (2.0 * rate * rate / self._power.like(squares))[:, None]
+        along[..., L:] = 0.0  # the biases are independent
+        return self._spread_out(rate, theta)[:, None] * vectors - theta[:, None] * (along @ members.transpose(0, 1)).to(theta.dtype)
 
     def value(self, theta: Theta) -> PerChain:
         """Return sum_l (df + P_l) / 2 log(1 + |w_l|^2 / (df s^2)) + sum b^2 / (2 s^2) + log of the normalising constant."""
+        return self._value(self._squares(theta))
+
+    def _squares(self, theta: Theta) -> torch.Tensor:
+        """Return the sums of squares of each group, (C, 2 L) float64."""
+        kernel = compiled_network(theta)
+        if kernel is not None:
+            return kernel.squares(theta, self._starts, self._of_run, self._n_groups)
         square = theta.double().square()
-        sums = _sums(square, cast(torch.Tensor, self._members.like(square)))
-        tails = torch.log1p(sums / self._spread.like(square))
-        of_biases = 0.5 * (square * self._bias_precision.like(square)).sum(1)
-        return (0.5 * self._power.like(square) * tails).sum(1) + of_biases + self._log_norm.like(square)
+        return _sums(square, cast(torch.Tensor, self._members.like(square)))
+
+    def _rate(self, squares: torch.Tensor) -> torch.Tensor:
+        """Return (df + P_l) / (df s^2 + |w_l|^2), (C, L) float64."""
+        L = squares.shape[1] // 2
+        return self._power.like(squares) / (self._spread.like(squares) + squares[:, :L])
+
+    def _spread_out(self, rate: torch.Tensor, theta: Theta) -> torch.Tensor:
+        """Return the rate of each weight and the precision of each bias, (C, P), in the dtype of ``theta``."""
+        of_biases = cast(torch.Tensor, self._bias_precision.like(rate)).expand(len(rate), -1)
+        members = cast(torch.Tensor, self._members.like(theta))  # one of each row is 1: the product is exact
+        return torch.cat([rate, of_biases], dim=1).to(theta.dtype) @ members.transpose(0, 1)
+
+    def _value(self, squares: torch.Tensor) -> PerChain:
+        L = squares.shape[1] // 2
+        tails = self._power.like(squares) * torch.log1p(squares[:, :L] / self._spread.like(squares))
+        of_biases = squares[:, L:] * self._bias_precision.like(squares)
+        return 0.5 * (tails + of_biases).sum(1) + self._log_norm.like(squares)
 
 
 def _sums(terms: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
-    """Return the sums of terms (C, P) over the members (P, L) of each layer, (C, L).
+    """Return the sums of terms (C, P) over the members (P, G) of each group, (C, G).
 
     The bits of a matrix product depend on its shape: rows are multiplied four at a time, however many there are.
     """

@@ -135,10 +135,10 @@ def kick(u: Theta, gradient: Theta, time: Coefficient, temperature: Coefficient)
     d = time * length / (temperature * (P - 1))
     c = (gradient * u).sum(dim=1, keepdim=True, dtype=torch.float64) / -length
     q = torch.exp(-d)
-    norm = 1.0 + c + (1.0 - c) * q * q
-    along = (1.0 - q) * (1.0 + q + c * (1.0 - q)) / -length
-    turned = add_scaled(scale(2.0 * q, u), along, gradient)
-    return _unit(turned), (P - 1) * (d - math.log(2.0) + torch.log(norm))
+    norm = 1.0 + c + (1.0 - c) * q * q  # of e (1 - q)(1 + q + c (1 - q)) + 2 q u
+    along = (1.0 - q) * (1.0 + q + c * (1.0 - q)) / (-length * norm)
+    turned = add_scaled(scale(2.0 * q / norm, u), along, gradient)
+    return turned, (P - 1) * (d - math.log(2.0) + torch.log(norm))
 
 
 def _norm(vector: Theta) -> torch.Tensor:
