@@ -344,41 +344,6 @@ def test_unsuitable_class_weights_are_refused(class_weight, message):
         BayesianMLPClassifier(class_weight=class_weight, **FAST).fit(X, LABEL)
 
 
-def test_chains_that_die_in_different_stages_do_not_depend_on_the_number_of_workers():
-    rng = np.random.RandomState(0)
-    X = rng.randn(30, 3)
-    model = BayesianMLPRegressor(
-        (4,),
-        sampler="sgld",
-        learning_rate=4.0,
-        noise="heteroscedastic",
-        n_chains=8,
-        max_iter=60,
-        n_draws=3,
-        random_state=0,
-        n_jobs=2,
-    )
-    with pytest.raises(ValueError, match=r"learning_rate=4.0 diverged"):
-        model.fit(X, X[:, 0])
-
-
-def test_mala_that_accepts_nothing_is_told_to_decrease_the_learning_rate():
-    rng = np.random.RandomState(0)
-    X = rng.randn(30, 3)
-    model = BayesianMLPClassifier((4,), sampler="mala", learning_rate=1e4, max_iter=60, n_draws=20, random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"so large that a chain accepts no proposal.* Decrease it"):
-        model.fit(X, X[:, 0] > 0)
-
-
-def test_predicting_in_inference_mode_does_not_disturb_a_later_fit():
-    rng = np.random.RandomState(0)
-    X = rng.randn(30, 3).astype(np.float32)
-    model = BayesianMLPRegressor((4,), noise=0.5173, max_iter=20, random_state=0).fit(X, X[:, 0])
-    with torch.inference_mode():
-        model.predict(X, return_std=True)
-    model.set_params(sampler="nr_sgld_hessian").fit(X, X[:, 0])
-
-
 @pytest.mark.parametrize(
     ("params", "message"),
     [

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import norm
@@ -240,3 +241,12 @@ def test_counts_of_epochs_and_steps():
     mini = BayesianMLPClassifier(batch_size=25, **FAST).fit(X, LABEL)
     assert (full.n_iter_, full.n_steps_) == (60, 60)
     assert (mini.n_iter_, mini.n_steps_) == (60, 144)
+
+
+def test_predicting_in_inference_mode_does_not_disturb_a_later_fit():
+    rng = np.random.RandomState(0)
+    X = rng.randn(30, 3).astype(np.float32)
+    model = BayesianMLPRegressor((4,), noise=0.5173, max_iter=20, random_state=0).fit(X, X[:, 0])
+    with torch.inference_mode():
+        model.predict(X, return_std=True)
+    model.set_params(sampler="nr_sgld_hessian").fit(X, X[:, 0])
