@@ -5,6 +5,7 @@ import pickle
 import re
 import sys
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -30,6 +31,12 @@ Y = X[:, 0] - X[:, 1] ** 2 + 0.1 * RNG.randn(80)
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 both = pytest.mark.parametrize(("estimator", "y"), [(BayesianMLPClassifier, LABEL), (BayesianMLPRegressor, Y)])
+
+
+@cache
+def fitted(estimator, **settings):
+    """Return a model for reading alone."""
+    return estimator(**FAST | settings).fit(X, LABEL if estimator is BayesianMLPClassifier else Y)
 
 
 def full_potential(model, X, y, weight=None):
@@ -168,8 +175,8 @@ def test_one_law_takes_the_longest_phase():
 
 
 def test_ratio_is_zero_at_full_batch_and_positive_in_minibatches():
-    full = BayesianMLPClassifier(**FAST).fit(X, LABEL).diagnostics()
-    part = BayesianMLPClassifier(batch_size=16, **FAST).fit(X, LABEL).diagnostics()
+    full = fitted(BayesianMLPClassifier).diagnostics()
+    part = fitted(BayesianMLPClassifier, batch_size=16).diagnostics()
     assert full.gradient_noise_ratio == (0.0, 0.0)
     assert 0 < part.gradient_noise_ratio[0] < part.gradient_noise_ratio[1]
 
@@ -262,12 +269,12 @@ def test_a_linear_regression_does_not_warn():
 
 
 def test_a_warning_turned_error_leaves_the_old_model_whole():
-    model = BayesianMLPRegressor((), random_state=0).fit(X, Y)
+    model = BayesianMLPRegressor((), max_iter=100, random_state=0).fit(X, Y)
     before = model.draws_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ConvergenceWarning):
-            model.set_params(hidden_layer_sizes=(50,), max_iter=100).fit(X, Y)
+            model.set_params(hidden_layer_sizes=(50,)).fit(X, Y)
     assert model.draws_ is before
 
 
@@ -328,7 +335,7 @@ def test_the_reference_rows_are_few_and_in_the_pickle(estimator, y):
 
 
 def test_a_loaded_model_has_the_same_summary():
-    model = BayesianMLPClassifier(**FAST).fit(X, LABEL)
+    model = fitted(BayesianMLPClassifier)
     assert pickle.loads(pickle.dumps(model)).summary() == model.summary()
 
 
@@ -348,7 +355,7 @@ def test_numbers_are_evenly_chosen():
 @both
 def test_data_tree_holds_what_is_compared(estimator, y):
     pytest.importorskip("arviz_base")
-    model = estimator(**FAST).fit(X, y)
+    model = fitted(estimator)
     tree = model.to_arviz()
     posterior = tree["posterior"]
     np.testing.assert_array_equal(tree["sample_stats"]["potential"], model.potential_.T)
@@ -370,4 +377,4 @@ def test_the_tree_names_the_draws_at_which_u_was_evaluated():
 def test_without_arviz_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz_base", None)
     with pytest.raises(ImportError, match=r"sklearn-sgmcmc\[arviz\]"):
-        BayesianMLPClassifier(**FAST).fit(X, LABEL).to_arviz()
+        fitted(BayesianMLPClassifier).to_arviz()

@@ -11,8 +11,8 @@ ESTIMATORS = (BayesianMLPClassifier, BayesianMLPRegressor)
 SHORT = {"warm_up": 50, "max_iter": 100}
 """All stages of the defaults in a tenth of their steps. On inputs, bits and attributes a check says no more after more of them, and
 its scores are harder to reach after fewer; those of the very defaults are in test_defaults.py."""
-SMALL = {"hidden_layer_sizes": (10,), "warm_up": 0}
-"""The one net with which every sampler takes every check."""
+SMALL = {"hidden_layer_sizes": (10,), "warm_up": 0, "n_draws": 10}
+"""The one net with which every sampler takes every check. Of so few draws no R-hat is computed: default models take that path."""
 PLAIN = {
     BayesianMLPClassifier: {"max_iter": 50},
     BayesianMLPRegressor: {"max_iter": 100, "noise": "homoscedastic", "prior": "normal"},

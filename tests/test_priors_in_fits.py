@@ -3,6 +3,7 @@
 import pickle
 import re
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,13 +28,16 @@ ESTIMATORS = {BayesianMLPClassifier: LABEL, BayesianMLPRegressor: Y}
 both = pytest.mark.parametrize(("estimator", "y"), ESTIMATORS.items(), ids=lambda value: getattr(value, "__name__", ""))
 
 
+@cache
+def weighted_fit(estimator, prior, dtype):
+    return estimator(prior=prior, dtype=dtype, **FAST).fit(X, ESTIMATORS[estimator], sample_weight=1.0 + np.arange(60) % 2)
+
+
 @both
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("prior", PRIORS)
 def test_every_prior_fits_by_name(estimator, y, dtype, prior):
-    weight = 1.0 + np.arange(60) % 2
-    model = estimator(prior=prior, dtype=dtype, **FAST).fit(X, y, sample_weight=weight)
-    normal = estimator(prior="normal", dtype=dtype, **FAST).fit(X, y, sample_weight=weight)
+    model, normal = (weighted_fit(estimator, name, dtype) for name in (prior, "normal"))
     assert (model.draws_ != normal.draws_).any() == (prior not in ("normal", "fan_in_normal"))  # no layer is wide
     assert np.isfinite(model.predict(X)).all()
 
