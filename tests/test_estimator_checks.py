@@ -18,7 +18,7 @@ PLAIN = {
     BayesianMLPRegressor: {"max_iter": 100, "noise": "homoscedastic", "prior": "normal"},
 }
 """The simplest model; that of the defaults is checked by itself."""
-COSTLY = {name: {"burn_in": 0.3} for name in ("nr_sgld_hessian", "nr_sgld_spsa2")}
+COSTLY = {name: {"burn_in": 0.1} for name in ("nr_sgld_hessian", "nr_sgld_spsa2")}
 """Samplers a step of which takes some ten gradients in burn-in, where they adapt, and one afterwards."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
