@@ -3,14 +3,13 @@
 import math
 import pickle
 import re
-import subprocess
 import sys
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
 from arviz_stats.base import array_stats
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
@@ -18,14 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
-from sklearn_sgmcmc.batches import Batches, DenseRows, RowSet
-from sklearn_sgmcmc.diagnostics import Measured, evenly, gradient_variance, noise_ratio, one_law, potential_draws
+from sklearn_sgmcmc.diagnostics import Measured, evenly, one_law, potential_draws
 from sklearn_sgmcmc.estimators._review import noise_message
-from sklearn_sgmcmc.likelihoods import FixedNoise
-from sklearn_sgmcmc.network import MLP
-from sklearn_sgmcmc.posterior import Posterior
-from sklearn_sgmcmc.priors import Normal
-from sklearn_sgmcmc.samplers import SAMPLERS, SGHMC, SGLD
+from sklearn_sgmcmc.samplers import SAMPLERS
 from sklearn_sgmcmc.schedules import Cyclical, StepDecay
 
 FAST = {"hidden_layer_sizes": (4,), "warm_up": 0, "max_iter": 60, "n_draws": 20, "random_state": 0}
@@ -37,6 +31,12 @@ Y = X[:, 0] - X[:, 1] ** 2 + 0.1 * RNG.randn(80)
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 both = pytest.mark.parametrize(("estimator", "y"), [(BayesianMLPClassifier, LABEL), (BayesianMLPRegressor, Y)])
+
+
+@cache
+def fitted(estimator, **settings):
+    """Return a model for reading alone."""
+    return estimator(**FAST | settings).fit(X, LABEL if estimator is BayesianMLPClassifier else Y)
 
 
 def full_potential(model, X, y, weight=None):
@@ -174,61 +174,9 @@ def test_one_law_takes_the_longest_phase():
 # --- gradient noise ----------------------------------------------------------------------------------------------------------
 
 
-def linear_posterior(n_rows=200):
-    """Return a linear posterior with known noise, its rows, and the gradients of each row's -log f at theta = 0.1, (n, 4)."""
-    rng = np.random.RandomState(1)
-    x, y = rng.randn(n_rows, 3), rng.randn(n_rows, 1)
-    posterior = Posterior(MLP((3, 1), "relu"), FixedNoise((0.5,)), Normal(), float(n_rows), float(n_rows))
-    source = DenseRows(torch.tensor(x), torch.tensor(y), torch.ones(n_rows, dtype=torch.float64))
-    with_one = np.c_[x, np.ones(n_rows)]
-    theta = np.full(4, 0.1)
-    return posterior, source, theta, (with_one @ theta - y[:, 0])[:, None] * with_one / 0.5**2
-
-
-def test_variance_of_the_stochastic_gradient_is_that_of_independent_rows():
-    posterior, source, theta, by_row = linear_posterior()
-    exact = 200**2 / 10 * by_row.var(axis=0)
-    batches = Batches(source, [RowSet(0, 200)] * 2, 10, [torch.Generator().manual_seed(k) for k in range(2)], independent=True)
-    n = 3000
-    found = gradient_variance(posterior, torch.tensor(theta).expand(2, 4), batches, n).numpy()
-    kurtosis = 3 + (((by_row - by_row.mean(0)) ** 4).mean(0) / by_row.var(0) ** 2 - 3) / 10
-    z = (found / exact - 1) / np.sqrt((kurtosis - 1) / n)
-    assert (abs(z) < 5).all()  # p = 6e-7 each
-
-
-def test_ratio_is_eps_s2_over_two_tau():
-    _, _, theta, by_row = linear_posterior()
-    state = SGLD().init(torch.tensor(theta)[None], None, None, None)
-    variance = torch.tensor(by_row.var(axis=0))[None]
-    found = noise_ratio(SGLD(), state, variance, torch.tensor([[0.01]], dtype=torch.float64), 0.7)
-    np.testing.assert_allclose(found.numpy(), 0.01 * by_row.var(axis=0)[None] / 1.4, rtol=1e-12)
-
-
-def test_ratio_of_a_kinetic_sampler_counts_its_friction_and_correction():
-    variance = torch.full((1, 4), 3.0, dtype=torch.float64)
-    found = noise_ratio(SGHMC(0.2, gradient_noise_variance=1.0), None, variance, torch.tensor([[0.01]], dtype=torch.float64), 1.0)
-    np.testing.assert_allclose(found.numpy(), 0.01 * 2.0 / (2 * 0.2), rtol=1e-12)
-
-
-@pytest.mark.parametrize(("sampler", "rate"), [(SGLD, 0.005), (SGHMC, 0.001)])
-def test_ratio_predicts_the_spread_under_independent_batches(sampler, rate):
-    rng = np.random.RandomState(0)
-    x = rng.randn(1000, 3)
-    y = x @ [1.0, -1.0, 0.5] + 0.5 * rng.randn(1000)
-    chosen = sampler(gradient_noise_variance=1e-9)  # a correction of nothing, which draws batches independently
-    settings = {"noise": 0.5, "batch_size": 50, "max_iter": 150, "n_draws": 100, "n_chains": 64, "random_state": 0}
-    model = BayesianMLPRegressor((), sampler=chosen, learning_rate=rate, **settings).fit(x, y)
-    design = np.c_[(x - x.mean(0)) / x.std(0), np.ones(1000)]
-    exact = np.sqrt(np.diag(np.linalg.inv(design.T @ design * (y.std() / 0.5) ** 2 + np.eye(4))))
-    found = (model.draws_.std(axis=(0, 1)) / exact).mean()
-    median, _ = model.diagnostics().gradient_noise_ratio
-    assert median > 0.3
-    assert abs(found / np.sqrt(1 + median) - 1) < 0.04  # 1 % from the length of the steps, 5 standard errors of 0.6 %
-
-
 def test_ratio_is_zero_at_full_batch_and_positive_in_minibatches():
-    full = BayesianMLPClassifier(**FAST).fit(X, LABEL).diagnostics()
-    part = BayesianMLPClassifier(batch_size=16, **FAST).fit(X, LABEL).diagnostics()
+    full = fitted(BayesianMLPClassifier).diagnostics()
+    part = fitted(BayesianMLPClassifier, batch_size=16).diagnostics()
     assert full.gradient_noise_ratio == (0.0, 0.0)
     assert 0 < part.gradient_noise_ratio[0] < part.gradient_noise_ratio[1]
 
@@ -321,12 +269,12 @@ def test_a_linear_regression_does_not_warn():
 
 
 def test_a_warning_turned_error_leaves_the_old_model_whole():
-    model = BayesianMLPRegressor((), random_state=0).fit(X, Y)
+    model = BayesianMLPRegressor((), max_iter=100, random_state=0).fit(X, Y)
     before = model.draws_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ConvergenceWarning):
-            model.set_params(hidden_layer_sizes=(50,), max_iter=100).fit(X, Y)
+            model.set_params(hidden_layer_sizes=(50,)).fit(X, Y)
     assert model.draws_ is before
 
 
@@ -387,7 +335,7 @@ def test_the_reference_rows_are_few_and_in_the_pickle(estimator, y):
 
 
 def test_a_loaded_model_has_the_same_summary():
-    model = BayesianMLPClassifier(**FAST).fit(X, LABEL)
+    model = fitted(BayesianMLPClassifier)
     assert pickle.loads(pickle.dumps(model)).summary() == model.summary()
 
 
@@ -407,7 +355,7 @@ def test_numbers_are_evenly_chosen():
 @both
 def test_data_tree_holds_what_is_compared(estimator, y):
     pytest.importorskip("arviz_base")
-    model = estimator(**FAST).fit(X, y)
+    model = fitted(estimator)
     tree = model.to_arviz()
     posterior = tree["posterior"]
     np.testing.assert_array_equal(tree["sample_stats"]["potential"], model.potential_.T)
@@ -429,87 +377,4 @@ def test_the_tree_names_the_draws_at_which_u_was_evaluated():
 def test_without_arviz_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz_base", None)
     with pytest.raises(ImportError, match=r"sklearn-sgmcmc\[arviz\]"):
-        BayesianMLPClassifier(**FAST).fit(X, LABEL).to_arviz()
-
-
-# --- progress and interruption -----------------------------------------------------------------------------------------------
-
-
-BAR = "0/300 [00:00<?, ?step/s]\n"
-"""What a bar begins with."""
-
-
-def test_a_silent_fit_prints_nothing(capfd):
-    BayesianMLPRegressor(batch_size=16, **FAST).fit(X, Y)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_bar_shows_epoch_potential_and_time_left(capfd):
-    BayesianMLPRegressor(batch_size=16, verbose=1, **FAST).fit(X, Y)
-    out, text = capfd.readouterr()
-    assert out == ""
-    assert text.replace("\r", "\n").count(BAR) == 1
-    assert "epoch 60/60, mean potential" in text
-    assert "[00:00<00:00" in text.replace("00:01", "00:00")
-
-
-WORKERS = """
-import sys, warnings; warnings.simplefilter("ignore")
-import numpy as np
-from sklearn_sgmcmc import BayesianMLPRegressor
-X = np.random.RandomState(0).randn(80, 3)
-for verbose in (0, 1):
-    print("verbose", verbose, file=sys.stderr, flush=True)
-    BayesianMLPRegressor((4,), max_iter=60, n_draws=20, n_chains=8, n_jobs=2, verbose=verbose, batch_size=16).fit(X, X[:, 0])
-"""
-
-
-@pytest.mark.slow
-def test_workers_are_silent_or_show_one_bar():
-    done = subprocess.run([sys.executable, "-c", WORKERS], capture_output=True, text=True, check=True)
-    silent, shown = done.stderr.split("verbose 0\n")[1].split("verbose 1\n")
-    assert (done.stdout, silent) == ("", "")
-    assert shown.count(BAR) == 1
-
-
-def interrupt_at(monkeypatch, step):
-    """Let the sampler be interrupted in its ``step``-th step."""
-    count = iter(range(1, 10**6))
-    original = SGHMC.step
-
-    def interrupted(self, *arguments):
-        if next(count) == step:
-            raise KeyboardInterrupt
-        return original(self, *arguments)
-
-    monkeypatch.setattr(SGHMC, "step", interrupted)
-
-
-def test_an_interruption_keeps_the_draws_made_so_far(monkeypatch):
-    whole = BayesianMLPRegressor(sampler="sghmc", **FAST).fit(X, Y)
-    model = BayesianMLPRegressor(sampler="sghmc", **FAST)
-    collected = np.flatnonzero(np.diff(np.floor(np.arange(31) * 20 / 30)))[:7]  # 20 draws in the last 30 of 60 steps
-    interrupt_at(monkeypatch, 30 + collected[-1] + 2)
-    with pytest.warns(ConvergenceWarning, match="interrupted after 41 of 60 steps: the 7 draws"), pytest.raises(KeyboardInterrupt):
-        model.fit(X, Y)
-    np.testing.assert_array_equal(model.draws_, whole.draws_[:7])
-    assert model.n_steps_ == 41
-    assert model.predict(X).shape == (80,)
-    assert "warning: fit was interrupted" in model.summary()
-
-
-def test_an_interruption_before_the_first_draw_leaves_no_model(monkeypatch):
-    model = BayesianMLPRegressor(sampler="sghmc", **FAST)
-    interrupt_at(monkeypatch, 10)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, Y)
-    assert not hasattr(model, "draws_")
-
-
-def test_an_interruption_before_the_first_draw_leaves_the_old_model(monkeypatch):
-    model = BayesianMLPRegressor(sampler="sghmc", **FAST).fit(X, Y)
-    before = model.predict(X)
-    interrupt_at(monkeypatch, 10)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(2 * X, Y + 1)
-    np.testing.assert_array_equal(model.predict(X), before)
+        fitted(BayesianMLPClassifier).to_arviz()

@@ -121,3 +121,29 @@ def test_divergence_is_looked_for_a_hundred_times_in_a_run_and_not_at_every_step
     assert looks[0] == 0
     assert looks[-1] == n_steps
     assert len(looks) <= 2 + min(engine.LOOKS + 1, n_steps // engine.SHORTEST_WAIT)
+
+
+def test_chains_that_die_in_different_stages_do_not_depend_on_the_number_of_workers():
+    rng = np.random.RandomState(0)
+    X = rng.randn(30, 3)
+    model = BayesianMLPRegressor(
+        (4,),
+        sampler="sgld",
+        learning_rate=4.0,
+        noise="heteroscedastic",
+        n_chains=8,
+        max_iter=60,
+        n_draws=3,
+        random_state=0,
+        n_jobs=2,
+    )
+    with pytest.raises(ValueError, match=r"learning_rate=4.0 diverged"):
+        model.fit(X, X[:, 0])
+
+
+def test_mala_that_accepts_nothing_is_told_to_decrease_the_learning_rate():
+    rng = np.random.RandomState(0)
+    X = rng.randn(30, 3)
+    model = BayesianMLPClassifier((4,), sampler="mala", learning_rate=1e4, max_iter=60, n_draws=20, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"so large that a chain accepts no proposal.* Decrease it"):
+        model.fit(X, X[:, 0] > 0)

@@ -5,6 +5,7 @@ import re
 import sys
 import types
 import warnings
+from functools import cache
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,6 +20,7 @@ SLOW = {"README.md", "docs/grid_search.md", "docs/priors.md", "docs/tutorial.md"
 """Pages that compute for ten seconds or more."""
 
 
+@cache
 def builder():
     spec = importlib.util.spec_from_file_location("build_sampler_docs", ROOT / "tools" / "build_sampler_docs.py")
     module = importlib.util.module_from_spec(spec)

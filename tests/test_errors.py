@@ -4,6 +4,7 @@ import contextlib
 import re
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,6 +23,13 @@ X = RNG.randn(40, 3)
 LABEL = (X[:, 0] > 0).astype(int)
 both = pytest.mark.parametrize("estimator", [BayesianMLPClassifier, BayesianMLPRegressor])
 FAST = {"hidden_layer_sizes": (4,), "max_iter": 20, "n_draws": 4, "random_state": 0}
+
+
+@cache
+def fitted(estimator, **settings):
+    """Return a model to be asked what it refuses."""
+    return estimator(**FAST | settings).fit(X, LABEL)
+
 
 BAD = [
     ("sampler", "hmc"),
@@ -102,7 +110,7 @@ def test_data_that_are_not_scaled_are_named_where_chains_diverge():
 
 @pytest.mark.parametrize("value", [-1, 2**32, "seed", np.random.default_rng(0)])
 def test_what_is_no_random_state_is_refused(value):
-    model = BayesianMLPRegressor(**FAST).fit(X, LABEL)
+    model = fitted(BayesianMLPRegressor)
     calls = (
         lambda: clone(model).set_params(random_state=value).fit(X, LABEL),
         lambda: clone(model).set_params(sampler="sgld", random_state=value).partial_fit(X, LABEL),
@@ -168,7 +176,7 @@ def test_nan_and_inf_inputs_are_refused(estimator, value):
     with pytest.raises(ValueError, match="X contains"):
         estimator(**FAST).fit(bad, LABEL)
     with pytest.raises(ValueError, match="X contains"):
-        estimator(**FAST).fit(X, LABEL).predict(bad)
+        fitted(estimator).predict(bad)
 
 
 METHODS = {
@@ -180,8 +188,7 @@ METHODS = {
 @pytest.mark.parametrize(("estimator", "method"), [(e, m) for e, methods in METHODS.items() for m in methods])
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
 def test_inputs_out_of_range_at_prediction_are_an_error_not_a_nan(estimator, method, noise):
-    settings = FAST | {"hidden_layer_sizes": (4, 4)} | ({"noise": noise} if estimator is BayesianMLPRegressor else {})
-    model = estimator(**settings).fit(X, LABEL)
+    model = fitted(estimator, hidden_layer_sizes=(4, 4), **({"noise": noise} if estimator is BayesianMLPRegressor else {}))
     for far in (1e155, 1e300, 1e308):
         with contextlib.suppress(ValueError):
             out = getattr(model, method)(np.full((1, 3), far))
@@ -211,7 +218,7 @@ def test_weights_that_overflow_are_named(estimator):
 @pytest.mark.parametrize("y", [LABEL[:-1], np.stack([LABEL, LABEL], 1), np.tile(LABEL, 2)])
 def test_log_density_of_targets_of_the_wrong_shape(y):
     with pytest.raises(ValueError, match=r"inconsistent numbers|y has 2 columns"):
-        BayesianMLPRegressor(**FAST).fit(X, LABEL).log_predictive_density(X, y)
+        fitted(BayesianMLPRegressor).log_predictive_density(X, y)
 
 
 def test_one_value_per_chain_is_not_for_estimators():
@@ -240,7 +247,7 @@ def test_unfitted_estimator_says_so(estimator):
 
 @both
 def test_return_std_is_true_or_false(estimator):
-    model = estimator(**FAST).fit(X, LABEL)
+    model = fitted(estimator)
     predict = model.predict_proba if estimator is BayesianMLPClassifier else model.predict
     with pytest.raises(ValueError, match="return_std='yes' must be True or False"):
         predict(X, return_std="yes")
@@ -249,7 +256,7 @@ def test_return_std_is_true_or_false(estimator):
 @pytest.mark.parametrize("n_samples", [0, -1, 1.5, None, True])
 def test_bad_n_samples_is_refused(n_samples):
     with pytest.raises(ValueError, match="n_samples="):
-        BayesianMLPRegressor(**FAST).fit(X, LABEL).sample_y(X, n_samples)
+        fitted(BayesianMLPRegressor).sample_y(X, n_samples)
 
 
 @pytest.mark.parametrize(
@@ -263,20 +270,20 @@ def test_bad_n_samples_is_refused(n_samples):
 )
 def test_targets_that_do_not_fit_have_no_log_density(y, message):
     with pytest.raises(ValueError, match=message):
-        BayesianMLPRegressor(**FAST).fit(X, LABEL).log_predictive_density(X, y)
+        fitted(BayesianMLPRegressor).log_predictive_density(X, y)
 
 
 @both
 @pytest.mark.parametrize("n_draws", [0, -1, 1.5, True])
 def test_bad_numbers_of_draws_are_refused(estimator, n_draws):
     with pytest.raises(ValueError, match="n_draws="):
-        estimator(**FAST).fit(X, LABEL).sample_posterior(X, n_draws=n_draws)
+        fitted(estimator).sample_posterior(X, n_draws=n_draws)
 
 
 @both
 def test_more_draws_than_stored_are_refused(estimator):
     with pytest.raises(ValueError, match=r"n_draws=17 exceeds the 16 stored draws"):
-        estimator(**FAST).fit(X, LABEL).sample_posterior(X, n_draws=17)
+        fitted(estimator).sample_posterior(X, n_draws=17)
 
 
 def test_bias_factor_for_a_sampler_without_one():
@@ -320,13 +327,13 @@ def test_fit_never_writes_into_a_parameter():
 @pytest.mark.parametrize("quantiles", [1.5, [0.0], [0.5, 1.0], [-0.1], [np.nan]])
 def test_bad_quantiles_are_refused(quantiles):
     with pytest.raises(ValueError, match="quantiles="):
-        BayesianMLPRegressor(**FAST).fit(X, LABEL).predict_quantiles(X, quantiles)
+        fitted(BayesianMLPRegressor).predict_quantiles(X, quantiles)
 
 
 @pytest.mark.parametrize("coverage", [0, 1, 1.5, -0.2, "most"])
 def test_bad_coverage_is_refused(coverage):
     with pytest.raises(ValueError, match="coverage="):
-        BayesianMLPRegressor(**FAST).fit(X, LABEL).predict_interval(X, coverage)
+        fitted(BayesianMLPRegressor).predict_interval(X, coverage)
 
 
 @pytest.mark.parametrize(
@@ -342,41 +349,6 @@ def test_bad_coverage_is_refused(coverage):
 def test_unsuitable_class_weights_are_refused(class_weight, message):
     with pytest.raises(ValueError, match=message):
         BayesianMLPClassifier(class_weight=class_weight, **FAST).fit(X, LABEL)
-
-
-def test_chains_that_die_in_different_stages_do_not_depend_on_the_number_of_workers():
-    rng = np.random.RandomState(0)
-    X = rng.randn(30, 3)
-    model = BayesianMLPRegressor(
-        (4,),
-        sampler="sgld",
-        learning_rate=4.0,
-        noise="heteroscedastic",
-        n_chains=8,
-        max_iter=60,
-        n_draws=3,
-        random_state=0,
-        n_jobs=2,
-    )
-    with pytest.raises(ValueError, match=r"learning_rate=4.0 diverged"):
-        model.fit(X, X[:, 0])
-
-
-def test_mala_that_accepts_nothing_is_told_to_decrease_the_learning_rate():
-    rng = np.random.RandomState(0)
-    X = rng.randn(30, 3)
-    model = BayesianMLPClassifier((4,), sampler="mala", learning_rate=1e4, max_iter=60, n_draws=20, random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"so large that a chain accepts no proposal.* Decrease it"):
-        model.fit(X, X[:, 0] > 0)
-
-
-def test_predicting_in_inference_mode_does_not_disturb_a_later_fit():
-    rng = np.random.RandomState(0)
-    X = rng.randn(30, 3).astype(np.float32)
-    model = BayesianMLPRegressor((4,), noise=0.5173, max_iter=20, random_state=0).fit(X, X[:, 0])
-    with torch.inference_mode():
-        model.predict(X, return_std=True)
-    model.set_params(sampler="nr_sgld_hessian").fit(X, X[:, 0])
 
 
 @pytest.mark.parametrize(

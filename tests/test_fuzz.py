@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cases import REFUSED_ARRAYS, WIDTHS, cases, dense
+from cases import WIDTHS, cases
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from inputs import REFUSED_ARRAYS, dense
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 

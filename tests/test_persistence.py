@@ -89,24 +89,28 @@ def test_a_saved_model_answers_as_before(name, way):
 
 READ = """
 import sys, json, pickle, joblib, skops.io
-path = sys.argv[1] + "/model."
-trusted = skops.io.get_untrusted_types(file=path + "skops")
-models = [pickle.load(open(path + way, "rb")) for way in ("pickle", "cloudpickle")]
-models += [joblib.load(path + "joblib"), skops.io.load(path + "skops", trusted=trusted)]
-for model in models:
-    print(repr([part.tolist() for part in model.predict(json.load(open(path + "rows")), return_std=True)]))
+rows = json.load(open("rows"))
+for name, method in (("classes", "predict_proba"), ("noise", "predict")):
+    trusted = skops.io.get_untrusted_types(file=name + ".skops")
+    models = [pickle.load(open(f"{name}.{way}", "rb")) for way in ("pickle", "cloudpickle")]
+    models += [joblib.load(name + ".joblib"), skops.io.load(name + ".skops", trusted=trusted)]
+    for model in models:
+        print(repr([part.tolist() for part in getattr(model, method)(rows, return_std=True)]))
 """
 
 
 def test_saved_models_answer_alike_in_a_fresh_process(tmp_path):
-    model = fitted("noise")
-    (tmp_path / "model.pickle").write_bytes(pickle.dumps(model))
-    (tmp_path / "model.cloudpickle").write_bytes(cloudpickle.dumps(model))
-    joblib.dump(model, tmp_path / "model.joblib")
-    skops.io.dump(model, tmp_path / "model.skops")
-    (tmp_path / "model.rows").write_text(repr(X.tolist()))
-    run = subprocess.run([sys.executable, "-c", READ, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines() == 4 * [answers(model)]
+    expected = []
+    for name in ("classes", "noise"):
+        model = fitted(name)
+        (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(model))
+        (tmp_path / f"{name}.cloudpickle").write_bytes(cloudpickle.dumps(model))
+        joblib.dump(model, tmp_path / f"{name}.joblib")
+        skops.io.dump(model, tmp_path / f"{name}.skops")
+        expected += 4 * [answers(model)]
+    (tmp_path / "rows").write_text(repr(X.tolist()))
+    run = subprocess.run([sys.executable, "-c", READ], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == expected
 
 
 @pytest.mark.parametrize("name", MODELS)

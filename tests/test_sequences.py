@@ -6,10 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import CLASSES, FEW, NUMBERS, ODD_NUMBERS, OF_CLASSIFIER, OF_REGRESSOR, RIGHT, STRANGE, VALUES
+from cases import FEW, OF_CLASSIFIER, OF_REGRESSOR, RIGHT, STRANGE
 from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from inputs import CLASSES, NUMBERS, ODD_NUMBERS, VALUES
 from sklearn.base import clone
 from test_fuzz import QUIET, attempt, check_predictions
 
