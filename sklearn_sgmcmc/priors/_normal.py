@@ -174,7 +174,7 @@ class HierarchicalDensity(Density):
         self._of_run, lengths = torch.unique_consecutive(group, return_counts=True)
         self._starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
         count = torch.bincount(group, minlength=2 * L).double()
-        one_of_each = torch.tensor([int((group == group).nonzero()[0]) for group in range(2 * L)])
+        one_of_each = torch.tensor([int((group == number).nonzero()[0]) for number in range(2 * L)])
         both = torch.where(layout.is_weight, scale, of_biases)
         both = both.expand(*both.shape[:-1], len(layout.layer))[..., one_of_each].reshape(-1, 2 * L)
         spread, of_biases = df * both[:, :L] ** 2, both[:, L:]
