@@ -4,12 +4,12 @@
 
 #if defined(__AVX512F__)
 #define TALLEST 8 /* rows of a tile: its 8 x 2 sums take half of the registers */
-#define ACROSS 4  /* vectors of columns beside the rows of a panel */
+#define ACROSS 4  /* most vectors of columns of a tile */
 #else
 #define TALLEST 6
 #define ACROSS 2
 #endif
-#define PANEL 6 /* rows of a panel */
+#define PANEL 6  /* rows of a tile of more than two vectors of columns */
 #define DEEP 144 /* most rows of b that are multiplied before the next panel's turn */
 
 /* Length of rows of n numbers: whole vectors, and no multiple of 256 bytes, of which a cache holds few. */
@@ -35,15 +35,15 @@ INLINE void tile(const int rows, const int vectors, long depth, const REAL *a, l
         UNROLLED for (int v = 0; v < vectors; v++) store(c + r * c_row + v * LANES, relu ? rectified(sum[r][v]) : sum[r][v]);
 }
 
-#define TILE(ROWS) \
-    case ROWS: tile(ROWS, vectors, depth, a, a_row, a_col, b, b_row, add, relu, c, c_row); break;
+#define TILE(ROWS, MOST) \
+    case ROWS: if (vectors <= MOST) tile(ROWS, vectors, depth, a, a_row, a_col, b, b_row, add, relu, c, c_row); break;
 INLINE void some_rows(long rows, const int vectors, long depth, const REAL *a, long a_row, long a_col, const REAL *b, long b_row,
                       int add, int relu, REAL *c, long c_row) {
     switch (rows) {
-#if ACROSS > 2
-        TILE(8) TILE(7)
+#if TALLEST > 6
+        TILE(8, 2) TILE(7, 2)
 #endif
-        TILE(6) TILE(5) TILE(4) TILE(3) TILE(2) TILE(1)
+        TILE(6, 4) TILE(5, 4) TILE(4, 4) TILE(3, 4) TILE(2, 4) TILE(1, 4)
     }
 }
 
@@ -59,23 +59,39 @@ INLINE void some_columns(long rows, long vectors, long depth, const REAL *a, lon
     }
 }
 
+/* The same where a has unit stride along its rows, and along its columns. All sizes of tiles are compiled once for each. */
+static __attribute__((noinline)) void tile_by_rows(long rows, long vectors, long depth, const REAL *a, long a_row, const REAL *b,
+                                                   long b_row, int add, int relu, REAL *c, long c_row) {
+    some_columns(rows, vectors, depth, a, a_row, 1, b, b_row, add, relu, c, c_row);
+}
+static __attribute__((noinline)) void tile_by_columns(long rows, long vectors, long depth, const REAL *a, long a_col, const REAL *b,
+                                                      long b_row, int add, int relu, REAL *c, long c_row) {
+    some_columns(rows, vectors, depth, a, 1, a_col, b, b_row, add, relu, c, c_row);
+}
+
 /* Vectors of columns of a tile when so many are left. */
 INLINE long across(long left) { return left <= ACROSS ? left : left < 2 * ACROSS - 1 ? (left + 1) / 2 : ACROSS; }
 
-/* out = (relu of) a b, plus what is there if asked to add. a is (n_rows, depth) of any strides, one of which is 1; the rows of b and
- * out are padded. Of b, at most DEEP rows of a tile's columns are multiplied at a time: they stay in the nearest cache. */
+/* out = (relu of) a b, plus what is there if asked to add. a is (n_rows, depth) with one stride of 1; the rows of b and out are padded. Of b,
+ * at most DEEP rows of a tile's columns are multiplied at a time: they stay in the nearest cache. */
 INLINE void products(long n_rows, long n_columns, long depth, const REAL *a, long a_row, long a_col, const REAL *b, long b_row,
                      int add, int relu, REAL *out, long out_row) {
     const long n_vectors = (n_columns + LANES - 1) / LANES, n_parts = (depth + DEEP - 1) / DEEP;
     for (long part = 0; part < n_parts; part++) {
         const long k = part * depth / n_parts, some = (part + 1) * depth / n_parts - k;
+        const int adding = add || k > 0, last = k + some == depth;
         for (long v = 0, vectors; v < n_vectors; v += vectors) {
             vectors = across(n_vectors - v);
-            const long tallest = vectors > 2 ? PANEL : TALLEST, n_tiles = (n_rows + tallest - 1) / tallest, j = v * LANES;
+            const long tallest = vectors > 2 ? PANEL : TALLEST, n_tiles = (n_rows + tallest - 1) / tallest;
+            const REAL *right = b + k * b_row + v * LANES;
             for (long i = 0, r = 0, next; i < n_tiles; i++, r = next) {
                 next = (i + 1) * n_rows / n_tiles; /* tiles of equal height */
-                some_columns(next - r, vectors, some, a + r * a_row + k * a_col, a_row, a_col, b + k * b_row + j, b_row, add || k > 0,
-                             relu && k + some == depth, out + r * out_row + j, out_row);
+                const REAL *left = a + r * a_row + k * a_col;
+                REAL *to = out + r * out_row + v * LANES;
+                if (a_col == 1)
+                    tile_by_rows(next - r, vectors, some, left, a_row, right, b_row, adding, relu && last, to, out_row);
+                else
+                    tile_by_columns(next - r, vectors, some, left, a_col, right, b_row, adding, relu && last, to, out_row);
             }
         }
     }
@@ -110,8 +126,8 @@ static void panel_product(long n_rows, long n_columns, long depth, const REAL *a
         for (long j = 0; j < n_columns; j += ACROSS * LANES)
             for (long i = 0, r = 0, next; i < panels(n_rows); i++, r = next) {
                 next = (i + 1) * n_rows / panels(n_rows);
-                some_rows(next - r, ACROSS, some, a + (i * depth + k) * PANEL, 1, PANEL, b + k * row + j, row, k > 0,
-                          relu && k + some == depth, out + r * row + j, row);
+                tile_by_columns(next - r, ACROSS, some, a + (i * depth + k) * PANEL, PANEL, b + k * row + j, row, k > 0,
+                                relu && k + some == depth, out + r * row + j, row);
             }
     }
 }
