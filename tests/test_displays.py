@@ -241,7 +241,20 @@ def test_points_beside_bands_need_a_target_each():
 def test_a_transformed_target_is_an_error_that_names_the_way_out():
     model = TransformedTargetRegressor(BayesianMLPRegressor(**FAST), func=np.exp, inverse_func=np.log).fit(X1, Y)
     with pytest.raises(AttributeError, match="pass its regressor_"):
-        CoverageDisplay.from_estimator(model, X1, Y)
+        PredictiveBandDisplay.from_estimator(model, X1, Y)
+
+
+@pytest.mark.parametrize(
+    ("func", "inverse"), [(np.exp, np.log), (lambda y: np.exp(-y), lambda z: -np.log(z))], ids=["rising", "falling"]
+)
+def test_what_a_monotone_transformation_of_the_target_leaves_alone_is_drawn(func, inverse):
+    model = TransformedTargetRegressor(BayesianMLPRegressor(**FAST), func=func, inverse_func=inverse).fit(X1, Y)
+    levels = [0.3, 0.5, 0.9]
+    found = CoverageDisplay.from_estimator(model, X1, Y, coverages=levels)
+    expected = CoverageDisplay.from_estimator(model.regressor_, X1, func(Y), coverages=levels)
+    np.testing.assert_allclose(found.observed, expected.observed)
+    for display in (PotentialDisplay, ConvergenceDisplay):
+        display.from_estimator(model)
 
 
 def test_matplotlib_is_not_imported_with_the_package():

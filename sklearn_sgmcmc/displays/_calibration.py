@@ -217,9 +217,11 @@ class CoverageDisplay(Display):
     ) -> Self:
         """Draw the coverage of a fitted regressor's intervals on rows and targets, all levels from one pass over the draws.
 
+        Behind a TransformedTargetRegressor, whose transformation has to be monotone, each level takes a pass of its own.
+
         Parameters
         ----------
-        estimator : fitted regressor with ``predict_mixture``, Pipeline or search
+        estimator : fitted regressor with ``predict_interval``, Pipeline, search or TransformedTargetRegressor
             What is looked at.
         X : array, sparse matrix or data frame of shape (n_rows, n_features)
             Inputs.
@@ -239,12 +241,15 @@ class CoverageDisplay(Display):
         display
             Itself, drawn.
         """
-        model, X = unwrap(estimator, X, "predict_mixture")
+        levels = _levels(coverages)
+        name = type(estimator).__name__ if name is None else name
+        model, X = unwrap(estimator, X, "predict_interval")
+        if not hasattr(model, "predict_mixture"):  # targets were transformed: their intervals can be transformed back
+            lower, upper = np.moveaxis([model.predict_interval(X, level) for level in levels], 1, 0)
+            return cls.from_predictions(y, lower, upper, coverages=levels, name=name, ax=ax, **kwargs)
         u = probability_integral_transform(y, *model.predict_mixture(X))
         inside = np.abs(2 * u.reshape(len(u), -1) - 1)
-        levels = _levels(coverages)
         observed = (inside <= levels[:, None, None]).mean(axis=1)
-        name = type(estimator).__name__ if name is None else name
         return cls(nominal=levels, observed=observed, n_rows=len(u), name=name).plot(ax, **kwargs)
 
     @classmethod

@@ -137,11 +137,14 @@ coverage_scorer = UncertaintyScorer(interval_coverage, "predict_interval", great
 """Regressors: the share of targets in their 90 % intervals. To report, not to choose by: 0.9 is best."""
 
 
+OF_CHAINS = ("potential_curve_", "diagnostics")
+
+
 def unwrap(estimator: Any, X: Any, name: str) -> tuple[Any, Any]:
     """Return the estimator inside Pipelines and fitted searches that has a method or attribute, and X as that estimator sees it.
 
     ``predict_interval`` is also found behind a TransformedTargetRegressor with a monotone transformation of each output: the
-    bounds are transformed back. X of None stays None.
+    bounds are transformed back. What is said of chains alone does not depend on the transformation. X of None stays None.
 
     Raises
     ------
@@ -159,6 +162,8 @@ def unwrap(estimator: Any, X: Any, name: str) -> tuple[Any, Any]:
         elif isinstance(inner, TransformedTargetRegressor) and name == "predict_interval":
             model, X = unwrap(inner.regressor_, X, name)
             return _IntervalsInY(model, inner.transformer_), X
+        elif isinstance(inner, TransformedTargetRegressor) and name in OF_CHAINS:
+            inner = inner.regressor_
         elif isinstance(inner, TransformedTargetRegressor):
             raise AttributeError(
                 f"estimator={estimator!r} transforms y, and {name} does not survive that: use intervals "
