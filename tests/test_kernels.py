@@ -1,5 +1,6 @@
 """The compiled kernels: the same numbers as torch, bits that depend on nobody else, and torch wherever they cannot be had."""
 
+import os
 import pickle
 import shutil
 
@@ -16,13 +17,14 @@ from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.predictive import add_draws
 from sklearn_sgmcmc.priors import HierarchicalNormal, Laplace, Normal
 
-HAS_COMPILER = any(shutil.which(name) for name in ("cc", "gcc", "clang"))
-needs_kernel = pytest.mark.skipif(not HAS_COMPILER, reason="the machine has no C compiler")
+HAS_COMPILER = any(shutil.which(name) for name in ("cc", "gcc", "clang")) and os.environ.get(kernels.SWITCH) != "0"
+needs_kernel = pytest.mark.skipif(not HAS_COMPILER, reason="the machine has no C compiler, or may not use it")
 
 
 @pytest.fixture
-def anew():
-    """Let the kernel be looked for again, before and after a test."""
+def anew(monkeypatch):
+    """Let the kernel be looked for again, before and after a test, whatever the environment says of it."""
+    monkeypatch.delenv(kernels.SWITCH, raising=False)
 
     def clear():
         for function in (
@@ -130,6 +132,34 @@ def test_activations_hold_far_from_zero(activation, dtype, monkeypatch):
     potential, theta = bound((17,), activation, dtype, Categorical(3))
     for factor in (1e-4, 30.0, 1e4):
         assert_close([potential.grad(factor * theta)], by_torch(monkeypatch, potential, factor * theta)[:1], dtype)
+
+
+@needs_kernel
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_unit_far_from_zero_is_torchs(activation, dtype):
+    """Each chain has a row of its own, so that no large unit hides the error of a small one."""
+    largest = float(torch.finfo(dtype).max) / 4
+    z = torch.tensor([sign * size for sign in (-1, 1) for size in (1e-3, 3.0, 5.59, 9.0, 100.0, 1e6, 1e30, largest)], dtype=dtype)
+    posterior = Posterior(MLP((1, 1, 1), activation), FixedNoise((1.0,)), Normal(1e6), 1.0, 1.0)
+    theta = torch.stack([torch.zeros_like(z), z, torch.ones_like(z), torch.zeros_like(z)], dim=1)
+    x, target = torch.tensor([0.0, 1.0], dtype=dtype).expand(len(z), 1, 2), torch.zeros(len(z), 1, 1, dtype=dtype)
+    potential = posterior.bind(Batch(x, target, torch.ones(len(z), 1, dtype=dtype)))
+    outputs, tape = posterior.network.forward(theta, x)
+    tolerance = 2e-6 if dtype == torch.float32 else 1e-14
+    torch.testing.assert_close(posterior.network.outputs(theta, x), outputs, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(potential.grad(theta), potential._pull(theta, outputs, tape), rtol=tolerance, atol=tolerance)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_noise_that_overflows_has_no_finite_value(dtype):
+    posterior = Posterior(MLP((1, 2), "relu"), HeteroscedasticNoise(1), Normal(), 1.0, 1.0)
+    largest = float(torch.finfo(dtype).max)
+    theta = torch.tensor([[0.0, 0.0, largest**0.4, 0.0]], dtype=dtype)
+    x = torch.tensor([[[largest**0.7, 1.0]]], dtype=dtype)
+    value, _ = posterior.bind(Batch(x, x[..., 1:], x[..., 1])).value_and_grad(theta)
+    assert not torch.isfinite(value)
 
 
 @needs_kernel

@@ -17,8 +17,8 @@ SWITCH = "SKLEARN_SGMCMC_COMPILE"
 HERE = Path(__file__).parent
 REALS = {torch.float32: "float", torch.float64: "double"}
 FLAGS = ("-O2", "-march=native", "-fno-math-errno", "-std=gnu11", "-shared", "-fPIC")
-LONGEST_COMPILATION = 60.0
-"""Seconds."""
+LONGEST_COMPILATION = 300.0
+"""Seconds: one takes a few alone, and many times as long beside other processes. Whoever gives up has other random numbers."""
 
 
 class CompilationSwitchedOffError(OSError):

@@ -205,10 +205,10 @@ static void derive_likelihood(const Model *model, Workspace *work, long n_rows, 
                 if (value) log_density += all((REAL)(0.5 * log(precision))) - (REAL)(0.5 * precision) * residual * residual;
             } else {
                 const vec raw = load(z + (T + t) * BLOCK);
-                const vec inverse_sd = 1 / (softplus(raw) + (REAL)model->constants[0]), standardised = residual * inverse_sd;
+                const vec sd = softplus(raw) + (REAL)model->constants[0], inverse_sd = 1 / sd, standardised = residual * inverse_sd;
                 store(d + t * BLOCK, weight * inverse_sd * standardised);
                 store(d + (T + t) * BLOCK, weight * inverse_sd * (1 - standardised * standardised) * logistic(raw));
-                if (value) log_density += logarithm(inverse_sd) - (REAL)0.5 * standardised * standardised;
+                if (value) log_density -= logarithm(sd) + (REAL)0.5 * standardised * standardised;
             }
         }
         if (value) add_value(value, weight, log_density);

@@ -72,7 +72,8 @@ INLINE vec exponential_minus_1(vec x) {
     return (power - 1) + power * excess;
 }
 
-INLINE vec logistic(vec x) { return 1 / (1 + exponential(-x)); }
+/* 1 / (1 + exp(-x)), 0 where exp(-x) overflows: then x times it is 0 too, however large x is. */
+INLINE vec logistic(vec x) { return where(x < all(IS_FLOAT ? -88 : -709), all(0), 1 / (1 + exponential(-x))); }
 
 INLINE vec tangent(vec x) {
     const vec e = exponential_minus_1(-2 * absolute(x)), of_size = -e / (2 + e);
@@ -104,12 +105,13 @@ INLINE vec softplus(vec x) {
 
 /* The standard normal distribution function; *density is its derivative. All terms of the series of erf have one sign. */
 INLINE vec normal_cdf(vec x, vec *density) {
-    const REAL largest = IS_FLOAT ? 5.6 : 8.5; /* beyond, it is 0 or 1 */
+    const REAL largest = IS_FLOAT ? 5.6 : 8.5; /* beyond, it is 0 or 1, and its derivative 0: x times them may not be rounding */
     const int terms = IS_FLOAT ? 50 : 110;
-    *density = exponential(-x * x / 2) * (REAL)0.3989422804014327;
-    x = where(x > all(largest), all(largest), where(x < all(-largest), all(-largest), x));
-    const vec square = x * x;
+    const mask below = x < all(-largest), above = x > all(largest);
+    x = where(above, all(largest), where(below, all(-largest), x));
+    const vec square = x * x, bell = exponential(-square / 2) * (REAL)0.3989422804014327;
     vec sum = all(1);
     for (int k = terms; k > 0; k--) sum = 1 + square * sum * ((REAL)1 / (2 * k + 1));
-    return (REAL)0.5 + x * sum * exponential(-square / 2) * (REAL)0.3989422804014327;
+    *density = where(below | above, all(0), bell);
+    return where(above, all(1), where(below, all(0), (REAL)0.5 + x * sum * bell));
 }
