@@ -245,7 +245,7 @@ class CoverageDisplay(Display):
         name = type(estimator).__name__ if name is None else name
         model, X = unwrap(estimator, X, "predict_interval")
         if not hasattr(model, "predict_mixture"):  # targets were transformed: their intervals can be transformed back
-            lower, upper = np.moveaxis([model.predict_interval(X, level) for level in levels], 1, 0)
+            lower, upper = zip(*(model.predict_interval(X, level) for level in levels), strict=True)
             return cls.from_predictions(y, lower, upper, coverages=levels, name=name, ax=ax, **kwargs)
         u = probability_integral_transform(y, *model.predict_mixture(X))
         inside = np.abs(2 * u.reshape(len(u), -1) - 1)
