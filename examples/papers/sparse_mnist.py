@@ -167,13 +167,13 @@ def main(argv=None):
     head = ["method", "s0, s1, lambda", "pruned validation accuracy of each prior, %", "test accuracy, %"]
     table([*head, "pruned test accuracy, %", "weights kept, %"], rows)
 
-    figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    figure, ax = plt.subplots(figsize=(5.4, 4.4), layout="constrained")
     for number, (method, cloud) in enumerate(clouds.items()):
         marks = {"marker": "os^"[number], "markersize": 8, "color": style(number)["color"], "linestyle": "none"}
         ax.plot(*zip(*cloud[-1:], strict=True), **marks, label=method)
         if cloud[:-1]:
             ax.plot(*zip(*cloud[:-1], strict=True), **marks, markerfacecolor="none", label=f"{method}, choice of the prior")
-    ax.set(xlabel="connection weights kept, %", ylabel="test accuracy of the pruned network, %")
+    ax.set(xlabel="connection weights kept, %", ylabel="test accuracy of the pruned network, %", xscale="log")
     ax.set_title("Mean of the runs")
     ax.legend()
     cells.save(figure, "sparse_mnist")
