@@ -3,7 +3,6 @@
 import linecache
 import os
 import re
-import shutil
 import subprocess
 import sys
 import traceback
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from inputs import REFUSED_ARRAYS, dense
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from test_kernels import needs_kernel
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, kernels
 from sklearn_sgmcmc.batches import Batch, DenseRows
@@ -320,12 +320,6 @@ def assert_kernel_agrees_with_torch(widths, activation, likelihood, n_chains, n_
         (posterior.network.outputs(theta, batch.x), reference[0]),
     ):
         torch.testing.assert_close(found, other, rtol=tolerance, atol=tolerance * (1.0 + float(other.abs().max())))
-
-
-needs_kernel = pytest.mark.skipif(
-    not any(map(shutil.which, ("cc", "gcc", "clang"))) or os.environ.get(kernels.SWITCH) == "0",
-    reason="the machine has no C compiler, or may not use it",
-)
 
 
 @needs_kernel

@@ -138,6 +138,7 @@ coverage_scorer = UncertaintyScorer(interval_coverage, "predict_interval", great
 
 
 OF_CHAINS = ("potential_curve_", "diagnostics")
+"""What a transformation of y does not change."""
 
 
 def unwrap(estimator: Any, X: Any, name: str) -> tuple[Any, Any]:
