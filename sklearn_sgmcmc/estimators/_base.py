@@ -192,6 +192,7 @@ class BaseBayesianMLP(FittedMLP):
 
     _automatic: ClassVar[Automatic]
     _least_warm_up = (1000, 16_000)  # steps, at full batch and with minibatches
+    _steps_per_row = 10  # at full batch
     _y_numeric = False
     _full_batch_rows = 1000
 

@@ -44,8 +44,8 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         whichever is more, but no more than ``max_iter`` epochs, and none for an optimiser. ``partial_fit`` warms up on the chunk of
         its first call, "auto" for 1,000 steps (500 for a classifier) at most.
     max_iter : int >= 1 or None, default None
-        Epochs after the warm-up; at full batch an epoch is one step. None is 10 steps per row, at least 1,000 and at most 16,000,
-        at full batch, and as many epochs as give 16,000 steps otherwise.
+        Epochs after the warm-up; at full batch an epoch is one step. None is 15 steps per row (10 for a classifier), at least 1,000
+        and at most 20,000, at full batch, and as many epochs as give 16,000 steps otherwise.
     burn_in : float in [0, 1), default 0.5
         Share of the steps after the warm-up before the first kept draw.
     n_draws : int >= 1, default 50

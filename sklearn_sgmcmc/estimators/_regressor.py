@@ -95,6 +95,7 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
     normalize_y: bool = True
 
     _automatic = Automatic(_at_full_batch, SGHMC())
+    _steps_per_row = 15
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
 

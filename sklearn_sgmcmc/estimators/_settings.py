@@ -24,8 +24,9 @@ from sklearn_sgmcmc.schedules import SCHEDULES, Constant, Schedule
 
 MINIBATCH_ROWS = 64
 """Rows per step that ``batch_size="auto"`` takes of data too large for all of them."""
-STEPS_PER_ROW, FEWEST_STEPS, MOST_STEPS = 10, 1000, 16_000
-"""``max_iter=None`` runs so many steps per row at full batch, within these bounds: the posterior of more rows is stiffer ..."""
+FEWEST_STEPS, MOST_STEPS = 1000, 20_000
+"""``max_iter=None`` runs so many steps per row as the estimator says at full batch, within these bounds: the posterior of more rows is
+stiffer ..."""
 MINIBATCH_STEPS = 16_000
 """... and at least this many steps with minibatches."""
 
@@ -65,6 +66,7 @@ class Settings(NamedTuple):
     prior: Prior
     warm_up: int | None
     least_warm_up: tuple[int, int]
+    steps_per_row: int
     max_iter: int | None
     burn_in: float
     n_draws: int
@@ -95,7 +97,7 @@ class Settings(NamedTuple):
         if self.max_iter is not None and self.max_iter * max(1, n_rows // batch_size) > LONGEST_RUN:
             raise ValueError(f"max_iter={self.max_iter} makes more than {LONGEST_RUN:g} gradient steps; use fewer epochs.")
         if self.max_iter is None:
-            least = min(max(STEPS_PER_ROW * n_rows, FEWEST_STEPS), MOST_STEPS) if full else MINIBATCH_STEPS
+            least = min(max(self.steps_per_row * n_rows, FEWEST_STEPS), MOST_STEPS) if full else MINIBATCH_STEPS
             return max(1, -(-self.epochs(n_rows, batch_size, least) * n_rows // batch_size))
         return self.max_iter if full else max(1, -(-self.max_iter * n_rows // batch_size))
 
@@ -155,6 +157,7 @@ def resolve(estimator: Any) -> Settings:
         prior=_prior(estimator.prior, estimator.prior_scale),
         warm_up=_warm_up(estimator.warm_up),
         least_warm_up=estimator._least_warm_up,
+        steps_per_row=estimator._steps_per_row,
         max_iter=None
         if estimator.max_iter is None
         else check_integer("max_iter", estimator.max_iter, low=1, fix="None chooses the number of epochs from the data"),

@@ -119,13 +119,13 @@ class MCLMC(Sampler):
         P = before.theta.shape[1]
         assert self.energy_error is not None
         ok = change.abs() <= max(HUGE, HUGE_SHARE * P)  # False where it is not finite
-        kept = MicrocanonicalState(*(torch.where(ok, new, old) for new, old in zip(after, before, strict=True)))
+        moved = (torch.where(ok, new, old) for new, old in zip(after[:4], before[:4], strict=True))  # theta, u, gradient and U
         factor = before.step_factor
         error = FORGET * before.error + torch.where(ok, change.square() / (P * factor**3), 0.0)
         weight = FORGET * before.weight + ok
         wanted = (self.energy_error**2 * weight / error.clamp_min(1e-300)) ** (1.0 / 3.0)
         bounded = torch.minimum(torch.maximum(wanted, FASTEST_CUT * factor), FASTEST_GROWTH * factor)
-        return kept._replace(step_factor=torch.where(ok, bounded, FASTEST_CUT * factor), error=error, weight=weight)
+        return MicrocanonicalState(*moved, torch.where(ok, bounded, FASTEST_CUT * factor), error, weight)
 
 
 def kick(u: Theta, gradient: Theta, time: Coefficient, temperature: Coefficient) -> tuple[Theta, torch.Tensor]:
