@@ -131,7 +131,9 @@ class MinibatchPotential:
         of_prior, precision = posterior.density.value_and_precision(weights)
         of_data = torch.empty(len(theta), dtype=torch.float64)
         gradient = self._by_kernel(kernel, theta, precision, of_data)
-        return of_data + of_prior + posterior.likelihood.prior_value(extra), gradient
+        if extra.shape[1] > 0:
+            of_prior = of_prior + posterior.likelihood.prior_value(extra)
+        return of_data + of_prior, gradient
 
     def data_value(self, theta: Theta) -> PerChain:
         """Return -sum weight log f over the minibatch, shape (C,), summed in float64."""

@@ -10,12 +10,13 @@ import torch
 
 from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc.batches import Batch, DenseRows
-from sklearn_sgmcmc.kernels import _library, _moments, _network, _normals, _rows
+from sklearn_sgmcmc.kernels import _library, _moments, _network, _normals, _rows, _velocity
 from sklearn_sgmcmc.likelihoods import Categorical, FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
 from sklearn_sgmcmc.network import ACTIVATIONS, MLP, with_constant
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.predictive import add_draws
 from sklearn_sgmcmc.priors import HierarchicalNormal, Laplace, Normal
+from sklearn_sgmcmc.samplers import microcanonical
 
 HAS_COMPILER = any(shutil.which(name) for name in ("cc", "gcc", "clang")) and os.environ.get(kernels.SWITCH) != "0"
 needs_kernel = pytest.mark.skipif(not HAS_COMPILER, reason="the machine has no C compiler, or may not use it")
@@ -33,6 +34,7 @@ def anew(monkeypatch):
             kernels.normals,
             kernels.moments,
             kernels.scaled_rows,
+            kernels.velocity,
             kernels._load_network,
         ):
             function.cache_clear()
@@ -223,6 +225,59 @@ def test_averages_over_draws_do_not_depend_on_how_they_arrive(shape, monkeypatch
     torch.testing.assert_close(averaged([1, 12, 17]), expected, rtol=1e-11, atol=0)
 
 
+def unit_velocities(dtype, n_params):
+    generator = torch.Generator().manual_seed(n_params)
+    u, gradient = torch.randn(2, 12, n_params, generator=generator, dtype=torch.float64)
+    gradient *= torch.logspace(-30, 30, 12, dtype=torch.float64)[:, None]
+    gradient[0] = 0.0
+    return (
+        torch.nn.functional.normalize(u).to(dtype),
+        gradient.to(dtype),
+        torch.rand(12, 1, generator=generator, dtype=torch.float64),
+    )
+
+
+@needs_kernel
+@pytest.mark.parametrize("n_params", [2, 16, 33, 100])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_kick_is_torchs_and_depends_on_its_own_chain(dtype, n_params, monkeypatch):
+    u, gradient, time = unit_velocities(dtype, n_params)
+    found = microcanonical.kick(u, gradient, time, 0.3)
+    for own, whole in zip(microcanonical.kick(u[7:8], gradient[7:8], time[7:8], 0.3), found, strict=True):
+        assert torch.equal(own, whole[7:8])
+    apart = gradient.mT.contiguous().mT
+    assert torch.equal(microcanonical.kick(u, apart, time, 0.3)[0], found[0])
+    unit = microcanonical._unit(3 * u)
+    monkeypatch.setattr(kernels, "velocity", lambda dtype: None)
+    expected = microcanonical.kick(u.double(), gradient.double(), time, 0.3)
+    atol = 10 * torch.finfo(dtype).eps
+    torch.testing.assert_close(found[0].double(), expected[0], rtol=0, atol=atol)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(unit, microcanonical._unit(3 * u), rtol=0, atol=atol)
+
+
+@needs_kernel
+def test_a_kick_is_nan_where_the_gradient_is_and_nowhere_else():
+    u, gradient, time = unit_velocities(torch.float32, 5)
+    gradient[3, 4] = torch.nan
+    velocity, change = microcanonical.kick(u, gradient, time, 1.0)
+    assert velocity.isfinite().all(dim=1).tolist() == change[:, 0].isfinite().tolist() == [chain != 3 for chain in range(12)]
+
+
+@needs_kernel
+@pytest.mark.parametrize("prior", [HierarchicalNormal(), HierarchicalNormal((0.3, 2.0), df=0.7, fan_in=False)], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_hierarchical_prior_is_torchs_and_depends_on_its_own_chain(dtype, prior, monkeypatch):
+    density = prior.place(MLP((4, 7, 3), "relu").layout())
+    theta = torch.randn(3, 59, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    found = density.value_and_precision(theta)
+    for own, whole in zip(density.value_and_precision(theta[1:2]), found, strict=True):
+        assert torch.equal(own, whole[1:2])
+    monkeypatch.setattr(kernels, "network", lambda dtype: None)
+    for one, other in zip(found, density.value_and_precision(theta), strict=True):
+        torch.testing.assert_close(one, other, rtol=4 * torch.finfo(one.dtype).eps, atol=0)
+
+
 def test_wide_layers_and_automatic_differentiation_are_left_to_torch():
     wide, theta = bound((_network.LARGEST_BLOCK,), "relu", torch.float32, Categorical(3), n_rows=1)
     assert wide._kernel(theta) is None
@@ -300,10 +355,12 @@ def test_a_kernel_that_computes_something_else_is_not_used(anew, monkeypatch):
     monkeypatch.setattr(_normals, "agrees", lambda normals: False)
     monkeypatch.setattr(_moments, "agrees", lambda moments: False)
     monkeypatch.setattr(_rows, "agrees", lambda rows: False)
+    monkeypatch.setattr(_velocity, "agrees", lambda velocity, dtype: False)
     assert kernels.network(torch.float64) is None
     assert kernels.normals() is None
     assert kernels.moments() is None
     assert kernels.scaled_rows() is None
+    assert kernels.velocity(torch.float64) is None
 
 
 @pytest.mark.parametrize("switch", ["0", "1"])

@@ -25,8 +25,7 @@ from sklearn_sgmcmc.schedules import SCHEDULES, Constant, Schedule
 MINIBATCH_ROWS = 64
 """Rows per step that ``batch_size="auto"`` takes of data too large for all of them."""
 FEWEST_STEPS, MOST_STEPS = 1000, 20_000
-"""``max_iter=None`` runs so many steps per row as the estimator says at full batch, within these bounds: the posterior of more rows is
-stiffer ..."""
+"""Bounds of the steps of ``max_iter=None`` at full batch, which grow with the rows: the posterior of more rows is stiffer ..."""
 MINIBATCH_STEPS = 16_000
 """... and at least this many steps with minibatches."""
 

@@ -1,7 +1,7 @@
 """Compiled kernels for small networks on a CPU, where calling torch costs more than computing.
 
 ``network`` gives outputs and gradients of all chains in one call, ``normals`` the random numbers, ``moments`` averages over draws,
-``scaled_rows`` the rows of a table that is too large to copy.
+``scaled_rows`` the rows of a table that is too large to copy, ``velocity`` turns the unit velocities of microcanonical dynamics.
 They are compiled from C by the machine's own compiler when they are first needed, kept in the user's cache directory, and compared
 with torch before they are used. Without a compiler, or with the environment variable SKLEARN_SGMCMC_COMPILE=0, torch does the same
 work more slowly, with other random numbers of the same law. ``status()`` says which is the case.
@@ -16,12 +16,13 @@ from typing import TypeVar
 
 import torch
 
-from sklearn_sgmcmc.kernels import _moments, _network, _normals, _rows
+from sklearn_sgmcmc.kernels import _moments, _network, _normals, _rows, _velocity
 from sklearn_sgmcmc.kernels._library import REALS, SWITCH, CompilationSwitchedOffError, compiled
 from sklearn_sgmcmc.kernels._moments import Moments
 from sklearn_sgmcmc.kernels._network import LIKELIHOODS, Model, Network, Rows
 from sklearn_sgmcmc.kernels._normals import WORDS, NormalGenerator, Normals
 from sklearn_sgmcmc.kernels._rows import ScaledRows
+from sklearn_sgmcmc.kernels._velocity import Velocity
 
 __all__ = [
     "LIKELIHOODS",
@@ -34,11 +35,13 @@ __all__ = [
     "Normals",
     "Rows",
     "ScaledRows",
+    "Velocity",
     "moments",
     "network",
     "normals",
     "scaled_rows",
     "status",
+    "velocity",
 ]
 
 
@@ -85,6 +88,14 @@ def moments() -> Moments | None:
 def scaled_rows() -> ScaledRows | None:
     """Return what fetches and scales rows of a table, compiled; None where there is none."""
     return _checked(lambda: ScaledRows(compiled("rows", "double")), _rows.agrees)
+
+
+@lru_cache(maxsize=len(REALS))
+def velocity(dtype: torch.dtype) -> Velocity | None:
+    """Return the compiled kicks of unit velocities for float32 or float64; None where there are none."""
+    if dtype not in REALS:
+        return None
+    return _checked(lambda: Velocity(compiled("velocity", REALS[dtype])), lambda kernel: _velocity.agrees(kernel, dtype))
 
 
 def _checked(make: Callable[[], Kernel], agrees: Callable[[Kernel], bool]) -> Kernel | None:

@@ -73,11 +73,11 @@ class Network:
     """The functions of ``network.c`` for one dtype."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._outputs, self._gradient, self._squares = library.outputs, library.gradient, library.squares
+        self._outputs, self._gradient, self._hierarchical = library.outputs, library.gradient, library.hierarchical
         whole, pointer = ctypes.c_long, ctypes.c_void_p
         self._outputs.argtypes = [pointer, whole, whole, pointer, whole, pointer, pointer]
-        self._squares.argtypes = [whole, pointer, whole, whole, pointer, pointer, whole, pointer]
-        self._squares.restype = None
+        self._hierarchical.argtypes = [whole, pointer, whole, whole, pointer, pointer, whole, pointer, whole, pointer, pointer]
+        self._hierarchical.restype = None
         self._gradient.argtypes = [
             *(pointer, whole, whole, pointer, whole, pointer, pointer, whole, pointer, whole, whole),
             *(pointer, whole, whole, pointer, pointer, whole),
@@ -147,15 +147,21 @@ class Network:
             raise MemoryError(TOO_LARGE)
         return made
 
-    def squares(self, theta: torch.Tensor, starts: torch.Tensor, group: torch.Tensor, n_groups: int) -> torch.Tensor:
-        """Return the sums of squares over groups of parameters, (C, n_groups) float64.
+    def hierarchical(
+        self, theta: torch.Tensor, starts: torch.Tensor, group: torch.Tensor, laws: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return -log p (C,), float64, and the precision of each parameter, (C, P), of a hierarchical prior.
 
-        Run i of parameters, from starts[i] up to starts[i + 1], belongs to group[i]; both are int64.
+        Run i of parameters, from starts[i] up to starts[i + 1], belongs to group[i]; both are int64. The contiguous laws (C, 3 L + 1)
+        or (1, 3 L + 1), float64, hold df s^2, df + P_l and the precision of the biases of each of L layers, and the log of p's norm.
         """
-        made = torch.empty(len(theta), n_groups, dtype=torch.float64)
-        runs = len(group), starts.data_ptr(), group.data_ptr()
-        self._squares(len(theta), theta.data_ptr(), theta.stride(0), *runs, n_groups, made.data_ptr())
-        return made
+        value = torch.empty(len(theta), dtype=torch.float64)
+        precision = torch.empty(theta.shape, dtype=theta.dtype)
+        runs = len(group), starts.data_ptr(), group.data_ptr(), laws.shape[1] // 3
+        own = laws.shape[1] if len(laws) > 1 else 0
+        made = value.data_ptr(), precision.data_ptr()
+        self._hierarchical(len(theta), theta.data_ptr(), theta.stride(0), *runs, laws.data_ptr(), own, *made)
+        return value, precision
 
 
 def agrees(kernel: Network, dtype: torch.dtype) -> bool:

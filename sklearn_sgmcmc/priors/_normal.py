@@ -168,7 +168,7 @@ class HierarchicalDensity(Density):
 
     def __init__(self, scale: torch.Tensor, of_biases: torch.Tensor, df: torch.Tensor, layout: Layout) -> None:
         super().__init__(scale)
-        L, self._n_groups = layout.n_layers, 2 * layout.n_layers
+        L = layout.n_layers
         group = torch.where(layout.is_weight, layout.layer, layout.layer + L)
         self._members = Constant(torch.nn.functional.one_hot(group, 2 * L).double())  # (P, 2 L)
         self._of_run, lengths = torch.unique_consecutive(group, return_counts=True)
@@ -182,7 +182,11 @@ class HierarchicalDensity(Density):
         self._power = Constant(df + count[:L])
         self._bias_precision = Constant(of_biases**-2)
         of_weights = 0.5 * count[:L] * (spread * math.pi).log() + torch.lgamma(df / 2.0) - torch.lgamma((df + count[:L]) / 2.0)
-        self._log_norm = Constant((of_weights + count[L:] * (of_biases.log() + HALF_LOG_2PI)).sum(-1))
+        log_norm = (of_weights + count[L:] * (of_biases.log() + HALF_LOG_2PI)).sum(-1)
+        self._log_norm = Constant(log_norm)
+        laws = (spread, df + count[:L], of_biases**-2, log_norm[..., None])
+        rows = max(len(law) if law.ndim > 1 else 1 for law in laws)
+        self._laws = torch.cat([law.expand(rows, -1) for law in laws], dim=1)  # as the kernel reads them
 
     def grad(self, theta: Theta) -> Theta:
         """Return (df + P_l) w / (df s^2 + |w|^2) for weights, b / s^2 for biases."""
@@ -190,10 +194,13 @@ class HierarchicalDensity(Density):
 
     def precision(self, theta: Theta) -> torch.Tensor:
         """Return (df + P_l) / (df s^2 + |w|^2) for weights, 1 / s^2 for biases."""
-        return self._spread_out(self._rate(self._squares(theta)), theta)
+        return self.value_and_precision(theta)[1]
 
     def value_and_precision(self, theta: Theta) -> tuple[PerChain, torch.Tensor]:
         """Return both, from the same sums."""
+        kernel = compiled_network(theta)
+        if kernel is not None:
+            return kernel.hierarchical(theta, self._starts, self._of_run, self._laws)
         squares = self._squares(theta)
         return self._value(squares), self._spread_out(self._rate(squares), theta)
 
@@ -209,13 +216,10 @@ class HierarchicalDensity(Density):
 
     def value(self, theta: Theta) -> PerChain:
         """Return sum_l (df + P_l) / 2 log(1 + |w_l|^2 / (df s^2)) + sum b^2 / (2 s^2) + log of the normalising constant."""
-        return self._value(self._squares(theta))
+        return self.value_and_precision(theta)[0]
 
     def _squares(self, theta: Theta) -> torch.Tensor:
         """Return the sums of squares of each group, (C, 2 L) float64."""
-        kernel = compiled_network(theta)
-        if kernel is not None:
-            return kernel.squares(theta, self._starts, self._of_run, self._n_groups)
         square = theta.double().square()
         return _sums(square, cast(torch.Tensor, self._members.like(square)))
 

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import torch
 
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, Potential, Theta
 from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, exp, scale, sqrt
 
@@ -119,18 +120,20 @@ class MCLMC(Sampler):
         P = before.theta.shape[1]
         assert self.energy_error is not None
         ok = change.abs() <= max(HUGE, HUGE_SHARE * P)  # False where it is not finite
-        moved = (torch.where(ok, new, old) for new, old in zip(after[:4], before[:4], strict=True))  # theta, u, gradient and U
+        theta, u, gradient, value = (torch.where(ok, new, old) for new, old in zip(after[:4], before[:4], strict=True))
         factor = before.step_factor
         error = FORGET * before.error + torch.where(ok, change.square() / (P * factor**3), 0.0)
         weight = FORGET * before.weight + ok
         wanted = (self.energy_error**2 * weight / error.clamp_min(1e-300)) ** (1.0 / 3.0)
         bounded = torch.minimum(torch.maximum(wanted, FASTEST_CUT * factor), FASTEST_GROWTH * factor)
-        return MicrocanonicalState(*moved, torch.where(ok, bounded, FASTEST_CUT * factor), error, weight)
+        return MicrocanonicalState(theta, u, gradient, value, torch.where(ok, bounded, FASTEST_CUT * factor), error, weight)
 
 
-def kick(u: Theta, gradient: Theta, time: Coefficient, temperature: Coefficient) -> tuple[Theta, torch.Tensor]:
+def kick(u: Theta, gradient: Theta, time: torch.Tensor, temperature: Coefficient) -> tuple[Theta, torch.Tensor]:
     """Return the velocity after a kick over ``time`` and the change of kinetic energy, (C, 1) float64, free of overflow."""
-    P = u.shape[1]
+    P, compiled = u.shape[1], _compiled(u)
+    if compiled is not None:
+        return compiled.kick(u, gradient, time / temperature)
     length = _norm(gradient).clamp_min(1e-300)  # without force c = 0 and q = 1
     d = time * length / (temperature * (P - 1))
     c = (gradient * u).sum(dim=1, keepdim=True, dtype=torch.float64) / -length
@@ -148,4 +151,10 @@ def _norm(vector: Theta) -> torch.Tensor:
 
 
 def _unit(vector: Theta) -> Theta:
-    return vector / _norm(vector).to(vector.dtype)
+    compiled = _compiled(vector)
+    return vector / _norm(vector).to(vector.dtype) if compiled is None else compiled.unit(vector)
+
+
+def _compiled(vector: Theta) -> kernels.Velocity | None:
+    """Return what does the work of ``kick`` and ``_unit`` in one call, where there is such a thing."""
+    return kernels.velocity(vector.dtype) if vector.is_cpu and vector.is_contiguous() else None
