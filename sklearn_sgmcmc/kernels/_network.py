@@ -152,8 +152,8 @@ class Network:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return -log p (C,), float64, and the precision of each parameter, (C, P), of a hierarchical prior.
 
-        Run i of parameters, from starts[i] up to starts[i + 1], belongs to group[i]; both are int64. The contiguous laws (C, 3 L + 1)
-        or (1, 3 L + 1), float64, hold df s^2, df + P_l and the precision of the biases of each of L layers, and the log of p's norm.
+        Run i of parameters, starts[i] up to starts[i + 1], belongs to group[i]; both are int64. The contiguous laws, (C, 3 L + 1)
+        or (1, 3 L + 1) float64, are df s^2, df + P_l and the precision of the biases of each of L layers, and the log of p's norm.
         """
         value = torch.empty(len(theta), dtype=torch.float64)
         precision = torch.empty(theta.shape, dtype=theta.dtype)

@@ -373,30 +373,26 @@ int outputs(const Model *model, long n_chains, long n_rows, const REAL *theta, l
     return 0;
 }
 
-/* A prior under which the weights of each layer have a multivariate t law and its biases are normal: -log p of each chain and the
- * precision of each parameter, its derivative per theta. Run i of parameters, starts[i] ... starts[i + 1], is of group[i]: the weights of
- * a layer, or n_layers further on its biases. `laws` holds, for each chain or once for all (laws_chain = 0), df s^2 of the weights of
- * each layer, df + their number, the precision of its biases, and the logarithm of what makes p integrate to one. */
+/* -log p of each chain and each parameter's precision, its derivative over theta, if the weights of a layer have a multivariate t law and
+ * its biases are normal. Groups are the weights, then the biases, of each layer; what the laws hold says `hierarchical` in _network.py. */
 void hierarchical(long n_chains, const REAL *theta, long theta_chain, long n_runs, const int64_t *starts, const int64_t *group,
                   long n_layers, const double *laws, long laws_chain, double *value, REAL *precision) {
-    double squares[2 * n_layers];
-    const long n_params = starts[n_runs];
-    for (long c = 0; c < n_chains; c++, theta += theta_chain, laws += laws_chain, precision += n_params) {
-        const double *spread = laws, *power = laws + n_layers, *of_biases = laws + 2 * n_layers;
-        for (long i = 0; i < 2 * n_layers; i++) squares[i] = 0;
+    double squares[2 * n_layers], rate[2 * n_layers];
+    for (long c = 0; c < n_chains; c++, theta += theta_chain, laws += laws_chain, precision += starts[n_runs]) {
+        memset(squares, 0, sizeof squares);
         for (long i = 0; i < n_runs; i++) {
             double part[4] = {0, 0, 0, 0};
             for (long j = starts[i]; j < starts[i + 1]; j++) part[j & 3] += (double)theta[j] * theta[j];
             squares[group[i]] += (part[0] + part[1]) + (part[2] + part[3]);
         }
         value[c] = laws[3 * n_layers];
-        for (long l = 0; l < n_layers; l++)
-            value[c] += 0.5 * (power[l] * log1p(squares[l] / spread[l]) + squares[n_layers + l] * of_biases[l]);
-        for (long i = 0; i < n_runs; i++) {
-            const long l = group[i];
-            const REAL of_run = l < n_layers ? power[l] / (spread[l] + squares[l]) : of_biases[l - n_layers];
-            for (long j = starts[i]; j < starts[i + 1]; j++) precision[j] = of_run;
+        for (long l = 0, b = n_layers; l < n_layers; l++, b++) {
+            const double spread = laws[l], power = laws[b], of_biases = laws[n_layers + b];
+            value[c] += 0.5 * (power * log1p(squares[l] / spread) + of_biases * squares[b]);
+            rate[l] = power / (spread + squares[l]), rate[b] = of_biases;
         }
+        for (long i = 0; i < n_runs; i++)
+            for (long j = starts[i]; j < starts[i + 1]; j++) precision[j] = rate[group[i]];
     }
 }
 
