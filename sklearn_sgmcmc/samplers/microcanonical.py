@@ -122,18 +122,21 @@ class MCLMC(Sampler):
         ok = change.abs() <= max(HUGE, HUGE_SHARE * P)  # False where it is not finite
         theta, u, gradient, value = (torch.where(ok, new, old) for new, old in zip(after[:4], before[:4], strict=True))
         factor = before.step_factor
-        error = FORGET * before.error + torch.where(ok, change.square() / (P * factor**3), 0.0)
+        error = FORGET * before.error + torch.where(ok, change, 0.0).square() / (P * factor**3)
         weight = FORGET * before.weight + ok
         wanted = (self.energy_error**2 * weight / error.clamp_min(1e-300)) ** (1.0 / 3.0)
-        bounded = torch.minimum(torch.maximum(wanted, FASTEST_CUT * factor), FASTEST_GROWTH * factor)
-        return MicrocanonicalState(theta, u, gradient, value, torch.where(ok, bounded, FASTEST_CUT * factor), error, weight)
+        growth = torch.where(ok, (wanted / factor).clamp(FASTEST_CUT, FASTEST_GROWTH), FASTEST_CUT)
+        return MicrocanonicalState(theta, u, gradient, value, growth * factor, error, weight)
 
 
-def kick(u: Theta, gradient: Theta, time: torch.Tensor, temperature: Coefficient) -> tuple[Theta, torch.Tensor]:
+def kick(u: Theta, gradient: Theta, time: Coefficient, temperature: Coefficient) -> tuple[Theta, torch.Tensor]:
     """Return the velocity after a kick over ``time`` and the change of kinetic energy, (C, 1) float64, free of overflow."""
     P, compiled = u.shape[1], _compiled(u)
     if compiled is not None:
-        return compiled.kick(u, gradient, time / temperature)
+        over = time / temperature
+        return compiled.kick(
+            u, gradient, over if isinstance(over, torch.Tensor) else torch.full((len(u), 1), over, dtype=torch.float64)
+        )
     length = _norm(gradient).clamp_min(1e-300)  # without force c = 0 and q = 1
     d = time * length / (temperature * (P - 1))
     c = (gradient * u).sum(dim=1, keepdim=True, dtype=torch.float64) / -length
@@ -156,5 +159,5 @@ def _unit(vector: Theta) -> Theta:
 
 
 def _compiled(vector: Theta) -> kernels.Velocity | None:
-    """Return what does the work of ``kick`` and ``_unit`` in one call, where there is such a thing."""
-    return kernels.velocity(vector.dtype) if vector.is_cpu and vector.is_contiguous() else None
+    """Return what does the work of ``kick`` and ``_unit`` in one call: on a CPU, without automatic differentiation."""
+    return kernels.velocity(vector.dtype) if vector.is_cpu and not vector.requires_grad and vector.is_contiguous() else None
