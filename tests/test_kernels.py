@@ -273,6 +273,8 @@ def test_the_hierarchical_prior_is_torchs_and_depends_on_its_own_chain(dtype, pr
     found = density.value_and_precision(theta)
     for own, whole in zip(density.value_and_precision(theta[1:2]), found, strict=True):
         assert torch.equal(own, whole[1:2])
+    with pytest.raises(ValueError, match="3 chains of parameters do not fit the laws of 2"):
+        kernels.network(dtype).hierarchical(theta, density._starts, density._of_run, density._laws.expand(2, -1))
     monkeypatch.setattr(kernels, "network", lambda dtype: None)
     for one, other in zip(found, density.value_and_precision(theta), strict=True):
         torch.testing.assert_close(one, other, rtol=4 * torch.finfo(one.dtype).eps, atol=0)

@@ -37,6 +37,7 @@ def test_wheel_is_pure_python_with_types_data_and_kernel_source(built):
             "kernels/normals.c",
             "kernels/moments.c",
             "kernels/rows.c",
+            "kernels/velocity.c",
             "kernels/vectors.h",
             "kernels/products.h",
             "datasets/data/landsat.npz",

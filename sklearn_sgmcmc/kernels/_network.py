@@ -155,6 +155,8 @@ class Network:
         Run i of parameters, starts[i] up to starts[i + 1], belongs to group[i]; both are int64. The contiguous laws, (C, 3 L + 1)
         or (1, 3 L + 1) float64, are df s^2, df + P_l and the precision of the biases of each of L layers, and the log of p's norm.
         """
+        if len(laws) not in (1, len(theta)):
+            raise ValueError(f"{len(theta)} chains of parameters do not fit the laws of {len(laws)}.")
         value = torch.empty(len(theta), dtype=torch.float64)
         precision = torch.empty(theta.shape, dtype=theta.dtype)
         runs = len(group), starts.data_ptr(), group.data_ptr(), laws.shape[1] // 3
