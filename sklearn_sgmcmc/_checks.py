@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable
+from decimal import ROUND_FLOOR, Context
 from typing import Any
 
 
@@ -57,3 +58,9 @@ def clear_of(value: float, limit: float, *, digits: int = 3) -> str:
     side = (value > limit, value < limit)
     texts = (f"{value:.{number}g}" for number in range(digits, 18))  # 17 digits are the number itself
     return next(text for text in texts if (float(text) > limit, float(text) < limit) == side)
+
+
+def rounded_down(limit: float, *, digits: int = 3) -> str:
+    """Return a positive limit as text that does not exceed it: whoever follows the advice stays within."""
+    context = Context(prec=digits, rounding=ROUND_FLOOR)
+    return f"{float(context.create_decimal_from_float(limit)):g}"

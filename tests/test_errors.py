@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
-from sklearn_sgmcmc._checks import clear_of
+from sklearn_sgmcmc._checks import clear_of, rounded_down
 from sklearn_sgmcmc.priors import Normal, Prior, PriorSwitch, SpikeSlab, StudentT
 from sklearn_sgmcmc.samplers import ASGLD, MCLMC, MSGLD, SGHMC, SGLD, SGNHT, Sampler, Santa
 from sklearn_sgmcmc.schedules import Annealed, Cyclical, Polynomial
@@ -394,3 +394,8 @@ def test_large_schedule_fields_and_numpy_flags_pass():
 )
 def test_a_number_in_a_message_is_on_its_side_of_the_limit(value, limit, text):
     assert clear_of(value, limit) == text
+
+
+@pytest.mark.parametrize(("limit", "text"), [(2 / 3, "0.666"), (0.5, "0.5"), (0.0, "0"), (1e6 / 3, "333000"), (np.inf, "inf")])
+def test_a_limit_in_a_message_is_never_above_the_limit(limit, text):
+    assert rounded_down(limit) == text

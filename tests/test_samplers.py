@@ -1,6 +1,7 @@
 """Rung 2: the shipped samplers have the laws on Gaussians that they are documented to have, to 1e-6; facts common to all."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from sklearn_sgmcmc.samplers import (
     Adam,
     AdaMaxSGLD,
     NonReversibleSGLD,
+    Santa,
 )
 
 
@@ -276,3 +278,10 @@ def test_field_outside_its_domain_is_named(sampler):
 def test_noise_correction_that_would_need_negative_noise_is_refused():
     with pytest.raises(ValueError, match=r"gradient_noise_variance=100.0 .* largest admissible step_size is 0.004"):
         SGHMC(gradient_noise_variance=100.0).check_run(0.1, 1.0)
+
+
+@pytest.mark.parametrize("sampler", [SGLD(gradient_noise_variance=3.0), Santa(initial_friction=1.39)], ids=repr)
+def test_the_step_size_that_a_message_names_is_allowed(sampler):
+    with pytest.raises(ValueError, match="step_size") as caught:
+        sampler.check_run(1.0, 1.0)
+    sampler.check_run(0.9999 * float(re.search(r"step_size (?:is|below) (\S+) \(a", str(caught.value))[1]), 1.0)

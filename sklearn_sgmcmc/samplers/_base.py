@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 
+from sklearn_sgmcmc._checks import rounded_down
 from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potential, Theta
 
@@ -196,7 +197,7 @@ def check_noise_correction(sampler: Any, budget: Coefficient, largest_step: Coef
         raise ValueError(
             f"{type(sampler).__name__}.gradient_noise_variance={sampler.gradient_noise_variance!r} times step_size must not exceed "
             f"{float(share.min()):g} * temperature all along the run, whose least temperature is {float(tau.min()):g}; "
-            f"the largest admissible step_size is {largest:.3g} (a learning_rate of N times that)."
+            f"the largest admissible step_size is {rounded_down(largest)} (a learning_rate of N times that)."
         )
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
-from sklearn_sgmcmc._checks import check_flag
+from sklearn_sgmcmc._checks import check_flag, rounded_down
 from sklearn_sgmcmc._typing import Coefficient, Control, Noise, PerChain, Potential, Theta
 from sklearn_sgmcmc.samplers._base import Law, Sampler, add_scaled, average, in_unit_interval, plus, positive, ratio, scale, sqrt
 from sklearn_sgmcmc.samplers.thermostat import RUNAWAY_ADVICE, is_runaway
@@ -115,7 +115,7 @@ class Santa(Sampler):
         if bool((C * step.sqrt() >= 1).any()):
             raise ValueError(
                 f"Santa.initial_friction={self.initial_friction!r} times sqrt(step_size) must be below 1, and the largest "
-                f"step_size of the run is {float(step.max()):.3g}: use a step_size below {float(C.max()) ** -2:.3g} (a "
+                f"step_size of the run is {float(step.max()):.3g}: use a step_size below {rounded_down(float(C.max()) ** -2)} (a "
                 "learning_rate of N times that), or initial_friction=None."
             )
 
