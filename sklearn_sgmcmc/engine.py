@@ -17,6 +17,7 @@ from sklearn_sgmcmc.draws import DrawStore
 from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.schedules import Timeline
 from sklearn_sgmcmc.step_control import Caution, StepControl
+from sklearn_sgmcmc.threads import flushed
 
 LOOKS = 100
 """How often in a run the potential is recorded and divergence is looked for: the only host synchronisations of the loop."""
@@ -189,6 +190,7 @@ def _resume(
 
 
 @torch.no_grad()
+@flushed()
 def run(
     stages: Sequence[Stage],
     theta: Theta,
