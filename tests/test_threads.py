@@ -53,6 +53,7 @@ def settings():
         "torch numbers": torch.get_rng_state().tolist(),
         "numpy numbers": np.random.get_state()[1].tolist(),
         "numpy errors": np.geterr(),
+        "numbers below the normal range": sys.float_info.min / 2,
     }
 
 
@@ -125,6 +126,24 @@ def test_an_interruption_changes_no_setting(step, three_threads, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         classifier().fit(X, LABEL)
     assert settings() == before
+
+
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="torch cannot change how this processor computes")
+@pytest.mark.parametrize("of_caller", [False, True])
+def test_numbers_below_the_normal_range_are_0_in_a_run_and_what_they_were_afterwards(of_caller):
+    seen = []
+
+    def potential(theta):
+        seen.append((sys.float_info.min / 2, float(torch.tensor(1e-40) * 1.0)))
+        return theta.square().sum(1)
+
+    torch.set_flush_denormal(of_caller)
+    try:
+        sample(potential, torch.ones(2, 3), step_size=0.01, n_steps=20)
+        assert seen.count((0.0, 0.0)) > 20  # the first call, before the run, may see others
+        assert (sys.float_info.min / 2 == 0.0) == of_caller
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def test_overlapping_calls_leave_every_thread_its_number(three_threads):
