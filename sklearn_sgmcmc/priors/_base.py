@@ -66,8 +66,11 @@ class Density:
         self.initial_scale = scale.amax(0) if scale.ndim else scale
 
     def grad(self, theta: Theta) -> Theta:
-        """Return the gradient of -log p, shape (C, P)."""
-        raise NotImplementedError
+        """Return the gradient of -log p, shape (C, P): ``precision`` times theta, or what a density says instead."""
+        precision = self.precision(theta)
+        if precision is None:
+            raise NotImplementedError
+        return precision * theta
 
     def add_grad(self, gradient: Theta, theta: Theta) -> None:
         """Add the gradient of -log p to ``gradient``."""

@@ -110,9 +110,9 @@ class StudentTDensity(Density):
             scale.log() + 0.5 * (df * math.pi).log() + torch.lgamma(df / 2.0) - torch.lgamma((df + 1.0) / 2.0)
         )
 
-    def grad(self, theta: Theta) -> Theta:
-        """Return (df + 1) theta / (df s^2 + theta^2)."""
-        return theta * self._power.like(theta) / (theta.square() + self._spread.like(theta))
+    def precision(self, theta: Theta) -> torch.Tensor:
+        """Return (df + 1) / (df s^2 + theta^2)."""
+        return self._power.like(theta) / theta.square().add_(self._spread.like(theta))
 
     def value(self, theta: Theta) -> PerChain:
         """Return sum (df + 1) / 2 log(1 + theta^2 / (df s^2)) + log of the normalising constant."""

@@ -188,10 +188,6 @@ class HierarchicalDensity(Density):
         rows = max(len(law) if law.ndim > 1 else 1 for law in laws)
         self._laws = torch.cat([law.expand(rows, -1) for law in laws], dim=1)  # as the kernel reads them
 
-    def grad(self, theta: Theta) -> Theta:
-        """Return (df + P_l) w / (df s^2 + |w|^2) for weights, b / s^2 for biases."""
-        return theta * self.precision(theta)
-
     def precision(self, theta: Theta) -> torch.Tensor:
         """Return (df + P_l) / (df s^2 + |w|^2) for weights, 1 / s^2 for biases."""
         return self.value_and_precision(theta)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 
@@ -97,13 +98,13 @@ class SpikeSlabDensity(Density):
 
     def _slab_log_odds(self, theta: Theta) -> torch.Tensor:
         """Return log P(slab | w) / P(spike | w) of each parameter."""
-        return self._log_odds.like(theta) + self._growth.like(theta) * theta.square()
+        return theta.square().mul_(self._growth.like(theta)).add_(self._log_odds.like(theta))
 
-    def grad(self, theta: Theta) -> Theta:
-        """Return theta [r / s1^2 + (1 - r) / s0^2], r = P(slab | theta)."""
-        odds = torch.exp(self._slab_log_odds(theta).clamp(max=LARGEST_LOG_ODDS))
-        spike = 1.0 / (1.0 + odds)  # 1 - r to full relative accuracy: 1 / s0^2 is large
-        return theta * ((1.0 - spike) * self._slab_precision.like(theta) + spike * self._spike_precision.like(theta))
+    def precision(self, theta: Theta) -> torch.Tensor:
+        """Return r / s1^2 + (1 - r) / s0^2, r = P(slab | theta)."""
+        spike = self._slab_log_odds(theta).clamp_(max=LARGEST_LOG_ODDS).exp_().add_(1.0).reciprocal_()
+        slab = 1.0 - spike  # of the two, 1 - r must have full relative accuracy: 1 / s0^2 is large
+        return slab.mul_(self._slab_precision.like(theta)).addcmul_(spike, cast(torch.Tensor, self._spike_precision.like(theta)))
 
     def value(self, theta: Theta) -> PerChain:
         """Return -sum log[lambda N(theta; 0, s1^2) + (1 - lambda) N(theta; 0, s0^2)]."""
