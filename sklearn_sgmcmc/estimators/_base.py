@@ -149,7 +149,8 @@ class BaseBayesianMLP(FittedMLP):
         self._store(settings, rows, job, result, alive)
         n_chains = settings.n_chains if last is None else last.n_chains
         self._last = last_state(settings, model, job, result, alive, n_data=rows.n_data, n_chains=n_chains, key=key)
-        messages = (divergence_message, *self._run_messages(settings, rows, job, result, alive), self._model_message(rows))
+        messages = self._run_messages(settings, rows, job, result, alive)
+        messages = [divergence_message, *messages, self._model_message(settings, rows)]
         self._messages += [message for message in messages if message is not None]
         return result.interrupted, job.checkpoint
 
@@ -206,7 +207,7 @@ class BaseBayesianMLP(FittedMLP):
         """Return the targets as they are sampled, and the observation model of N = ``n_data``; ``before``: of chains that go on."""
         raise NotImplementedError
 
-    def _model_message(self, rows: TrainingRows) -> str | None:
+    def _model_message(self, settings: Settings, rows: TrainingRows) -> str | None:
         """Return what to say if the fitted model itself shows that something is wrong."""
         return None
 

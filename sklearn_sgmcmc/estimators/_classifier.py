@@ -19,9 +19,9 @@ from sklearn_sgmcmc.estimators._base import Matrix, Targets
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._fitted import cast_finite
 from sklearn_sgmcmc.estimators._inputs import check_labels
-from sklearn_sgmcmc.estimators._review import Quantity
+from sklearn_sgmcmc.estimators._review import Quantity, cold_prior_message
 from sklearn_sgmcmc.estimators._rows import TrainingRows
-from sklearn_sgmcmc.estimators._settings import Automatic
+from sklearn_sgmcmc.estimators._settings import Automatic, Settings
 from sklearn_sgmcmc.estimators._streaming import StreamingMLP, takes_chunks
 from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
 from sklearn_sgmcmc.predictive import over_rows
@@ -121,6 +121,10 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
                 "name all of them there."
             )
         return np.eye(len(self.classes_), dtype=np.uint8)[np.searchsorted(self.classes_, y)]
+
+    def _model_message(self, settings: Settings, rows: TrainingRows) -> str | None:
+        """Return what to say if the temperature draws the weights to the mode of a hierarchical prior."""
+        return cold_prior_message(settings, self.effective_temperature_)
 
     def _weights(self, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> NDArray[np.float64]:
         """Return sample weights times class weights."""

@@ -13,9 +13,9 @@ from sklearn.base import RegressorMixin
 from sklearn_sgmcmc._checks import check_flag, check_real
 from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._mixture import MixturePredictions
-from sklearn_sgmcmc.estimators._review import Quantity
+from sklearn_sgmcmc.estimators._review import Quantity, cold_prior_message
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
-from sklearn_sgmcmc.estimators._settings import Automatic
+from sklearn_sgmcmc.estimators._settings import Automatic, Settings
 from sklearn_sgmcmc.estimators._streaming import StreamingMLP
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.network import MLP
@@ -38,6 +38,10 @@ LEAST_NOISE = 1e-6
 
 LOUD = 1.25
 """Learned noise beyond this many standard deviations of y is a failure of the chains: the mean of y alone leaves 1."""
+NOTHING_LEARNED = 0.95
+"""Learned noise in standard deviations of y beyond which the network has learned nothing."""
+VANISHED = 0.02
+"""Learned noise in standard deviations of y below which a tempered posterior has probably learned its rows by heart."""
 LEAST_DATA = 10
 """Total weight from which the posterior of the noise is not mostly prior."""
 
@@ -152,18 +156,28 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
         self.noise_ = sd
         return FixedNoise(tuple(relative.tolist()))
 
-    def _model_message(self, rows: TrainingRows) -> str | None:
-        """Return what to say if the learned noise exceeds the spread of the targets: single rows have thrown chains off."""
-        if isinstance(self._likelihood, FixedNoise) or rows.n_data < LEAST_DATA:
+    def _model_message(self, settings: Settings, rows: TrainingRows) -> str | None:
+        """Return what to say of learned noise beyond the spread of the targets, or as large or almost 0 at a temperature below 1."""
+        known = isinstance(self._likelihood, FixedNoise) or rows.n_data < LEAST_DATA
+        if known or not (self._y_scaling.scale.any() and self.normalize_y):
             return None
         some = slice(0, min(256, rows.n_rows))
         noise = np.sqrt(self._mean_and_variances(self._ensemble(), rows.x, some)[2].mean(axis=0))
-        if not ((noise > LOUD).any() and self._y_scaling.scale.any() and self.normalize_y):
+        if (noise > LOUD).any():
+            longer = "a larger max_iter or warm_up" if rows.full_batch else "a smaller learning_rate, larger batches"
+            return (
+                f"The learned noise is {noise.max():.3g} times the standard deviation of y: the run is too short, or outlying "
+                f"rows have thrown the chains off. Use {longer}, or transform y."
+            )
+        temperature = self.effective_temperature_
+        if (noise > NOTHING_LEARNED).any():
+            return cold_prior_message(settings, temperature)
+        if temperature is None or not 0 < temperature < 1 or noise.min() >= VANISHED:
             return None
         return (
-            f"The learned noise is {noise.max():.3g} times the standard deviation of y: the run is too short, or outlying "
-            "rows have thrown the chains off. "
-            "Use a smaller learning_rate, larger batches (batch_size=len(X) where that is affordable), or transform y."
+            f"The learned noise is {noise.min():.1g} standard deviations of y at effective temperature {temperature:.3g}: below 1 "
+            "a network is drawn to rows learned by heart, and the noise level vanishes with their residuals, so that intervals may "
+            f"be far too narrow. Use temperature={settings.temperature / temperature:.3g}, the posterior itself, or a known noise."
         )
 
     def _quantities(self) -> list[Quantity]:

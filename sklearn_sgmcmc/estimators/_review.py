@@ -28,6 +28,7 @@ from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._stages import core_limit
 from sklearn_sgmcmc.posterior import Posterior
 from sklearn_sgmcmc.predictive import Statistic
+from sklearn_sgmcmc.priors import HierarchicalNormal
 from sklearn_sgmcmc.samplers._base import map_state
 from sklearn_sgmcmc.schedules import Timeline
 
@@ -92,6 +93,21 @@ def core_message(settings: Settings, job: ChainJob, step_size: torch.Tensor, n_d
     return (
         f"{used} the prior's spike of scale {core:.3g}: its steps leave the spike, so that too few weights are found in it. "
         f"Use {rate}, or spike_scale>={wider * core:.3g}."
+    )
+
+
+def cold_prior_message(settings: Settings, temperature: float | None) -> str | None:
+    """Return what to say if an effective temperature below 1 draws the weights to the mode of a hierarchical prior.
+
+    Its law of the norm r of a layer's P weights, r^(P - 1) (1 + r^2 / (df s^2))^(-(df + P) / (2 tau)), has its peak near
+    r^2 = df s^2 tau / (1 - tau) at tau < 1, where that of a normal law has it near tau P s^2.
+    """
+    prior = settings.prior.phases[-1][1]
+    if temperature is None or not 0 < temperature < 1 or not isinstance(prior, HierarchicalNormal):
+        return None
+    return (
+        f"prior={prior!r} at effective temperature {temperature:.3g}: below 1 this prior draws all weights towards 0, where little "
+        f"is learned from X. Use temperature={settings.temperature / temperature:.3g}, the posterior itself, or prior='fan_in_normal'."
     )
 
 
