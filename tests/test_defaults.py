@@ -126,16 +126,18 @@ def test_regression_takes_mclmc_where_nothing_stands_against_it(parameters, kind
 @pytest.mark.parametrize(
     ("parameters", "kind", "temperature"),
     [
-        ({}, MSGLD, 0.5),
+        ({}, MCLMC, 1.0),
+        ({"temperature": 0.3}, MCLMC, 0.3),
         ({"batch_size": 16}, MSGLD, 0.5),
-        ({"temperature": 0.3}, MSGLD, 0.15),
+        ({"learning_rate": 0.01}, MSGLD, 0.5),
+        ({"temperature": 0.0}, MSGLD, 0.0),
         ({"bias_factor": 0}, MSGLD, 1.0),
         ({"sampler": "sgld"}, SGLD, 1.0),
         ({"sampler": "adam"}, Adam, None),
     ],
     ids=str,
 )
-def test_classification_takes_a_cold_msgld_and_says_so(parameters, kind, temperature):
+def test_classification_takes_mclmc_as_well_and_else_a_cold_msgld_and_says_so(parameters, kind, temperature):
     model = BayesianMLPClassifier(**(FAST | parameters)).fit(X, LABEL)
     assert type(model.sampler_) is kind
     assert model.effective_temperature_ == temperature
@@ -274,6 +276,37 @@ def test_default_classifier_keeps_the_shares_of_classes_ten_to_one():
     Z = rng.randn(220, 3) + 1.5 * y[:, None]
     model = BayesianMLPClassifier(max_iter=400, random_state=0).fit(Z, y)
     assert model.predict_proba(Z)[:, 1].mean() == pytest.approx(1 / 11, abs=0.03)
+
+
+def said(model, X, y):
+    """Return what a fit warns of, but for chains that have not mixed."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    return [message for message in (str(warning.message) for warning in caught) if "not mixed" not in message]
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0])
+def test_hierarchical_prior_below_temperature_1_is_warned_of(temperature):
+    """Nothing is learned from X; at temperature 1 there is nothing to say."""
+    rng = np.random.RandomState(0)
+    noisy = X[:, 0] - X[:, 1] ** 2 + rng.randn(80)
+    kinds = (BayesianMLPRegressor, noisy), (BayesianMLPClassifier, LABEL)
+    for kind, y in kinds:
+        model = kind(hidden_layer_sizes=(20,), prior="hierarchical_normal", temperature=temperature, max_iter=400, random_state=0)
+        found = said(model, X, y)
+        assert len(found) == (temperature < 1)
+        assert all("below 1 this prior draws all weights towards 0" in message and "temperature=1," in message for message in found)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0])
+def test_rows_learned_by_heart_below_temperature_1_are_warned_of(temperature):
+    rng = np.random.RandomState(0)
+    Z = rng.randn(60, 6)
+    model = BayesianMLPRegressor(prior="fan_in_normal", temperature=temperature, max_iter=400, random_state=0)
+    found = said(model, Z, Z[:, 0] + 0.3 * rng.randn(60))
+    assert len(found) == (temperature < 1)
+    assert all("rows learned by heart" in message and "temperature=1," in message for message in found)
 
 
 @pytest.mark.parametrize(("n_rows", "expected"), [(5, "homoscedastic"), (80, "heteroscedastic")])

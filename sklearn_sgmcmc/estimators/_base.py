@@ -34,7 +34,7 @@ from sklearn_sgmcmc.estimators._review import (
     surviving_chains,
 )
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling, row_weights, training_rows, warn_of_small_weights
-from sklearn_sgmcmc.estimators._settings import Automatic, Settings, resolve
+from sklearn_sgmcmc.estimators._settings import Settings, resolve
 from sklearn_sgmcmc.estimators._stages import lay_on, lay_out
 from sklearn_sgmcmc.likelihoods import Likelihood
 from sklearn_sgmcmc.network import MLP
@@ -191,7 +191,7 @@ class BaseBayesianMLP(FittedMLP):
 
     # --- what a subclass says about its targets ---------------------------------------------------------------------------
 
-    _automatic: ClassVar[Automatic]
+    _automatic: ClassVar[Sampler]  # of sampler="auto" with minibatches
     _least_warm_up = (1000, 16_000)  # steps, at full batch and with minibatches
     _steps_per_row = 10  # at full batch
     _y_numeric = False

@@ -21,7 +21,7 @@ from sklearn_sgmcmc.estimators._fitted import cast_finite
 from sklearn_sgmcmc.estimators._inputs import check_labels
 from sklearn_sgmcmc.estimators._review import Quantity, cold_prior_message
 from sklearn_sgmcmc.estimators._rows import TrainingRows
-from sklearn_sgmcmc.estimators._settings import Automatic, Settings
+from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._streaming import StreamingMLP, takes_chunks
 from sklearn_sgmcmc.likelihoods import Categorical, Likelihood
 from sklearn_sgmcmc.predictive import over_rows
@@ -63,7 +63,7 @@ class BayesianMLPClassifier(ClassifierMixin, StreamingMLP):  # type: ignore[misc
     prior: str | Prior = "fan_in_normal"
     class_weight: dict[Any, float] | str | None = None
 
-    _automatic = Automatic(lambda rows_per_parameter: MSGLD(), MSGLD())
+    _automatic = MSGLD()
     _least_warm_up = (500, 500)
 
     @available_if(takes_chunks)  # type: ignore[untyped-decorator]

@@ -15,16 +15,11 @@ from sklearn_sgmcmc.estimators._docs import shared_docs
 from sklearn_sgmcmc.estimators._mixture import MixturePredictions
 from sklearn_sgmcmc.estimators._review import Quantity, cold_prior_message
 from sklearn_sgmcmc.estimators._rows import TrainingRows, column_scaling
-from sklearn_sgmcmc.estimators._settings import Automatic, Settings
+from sklearn_sgmcmc.estimators._settings import Settings
 from sklearn_sgmcmc.estimators._streaming import StreamingMLP
 from sklearn_sgmcmc.likelihoods import FixedNoise, Gaussian, HeteroscedasticNoise, HomoscedasticNoise, Likelihood
 from sklearn_sgmcmc.network import MLP
-from sklearn_sgmcmc.samplers._base import Sampler
 from sklearn_sgmcmc.samplers.kinetic import SGHMC
-from sklearn_sgmcmc.samplers.microcanonical import MCLMC
-
-LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE, FEWEST_ROWS = 0.3, 0.25, 0.1
-"""sampler="auto" at full batch: largest energy error per sqrt(P), that per (row / parameter), fewest rows / parameter."""
 
 LEARNED_NOISE: dict[str, type[HomoscedasticNoise | HeteroscedasticNoise]] = {
     "homoscedastic": HomoscedasticNoise,
@@ -40,21 +35,10 @@ LOUD = 1.25
 """Learned noise beyond this many standard deviations of y is a failure of the chains: the mean of y alone leaves 1."""
 NOTHING_LEARNED = 0.95
 """Learned noise in standard deviations of y beyond which the network has learned nothing."""
-VANISHED = 0.02
-"""Learned noise in standard deviations of y below which a tempered posterior has probably learned its rows by heart."""
+VANISHED = 0.05
+"""Learned noise in standard deviations of y below which a tempered posterior may have learned its rows by heart."""
 LEAST_DATA = 10
 """Total weight from which the posterior of the noise is not mostly prior."""
-
-
-def _at_full_batch(rows_per_parameter: float) -> Sampler:
-    """Return what sampler="auto" is at full batch.
-
-    The energy error of a microcanonical step is shared by all parameters, and where rows decide on few of them it heats the rows:
-    noise levels grow. So it is held down in proportion, until such steps would be too short to be of use.
-    """
-    if rows_per_parameter < FEWEST_ROWS:
-        return SGHMC()
-    return MCLMC(energy_error=min(LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE * rows_per_parameter), memory=200.0)
 
 
 @shared_docs
@@ -98,7 +82,7 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
     noise: float | str = "auto"
     normalize_y: bool = True
 
-    _automatic = Automatic(_at_full_batch, SGHMC())
+    _automatic = SGHMC()
     _steps_per_row = 15
     _y_numeric = True
     _full_batch_rows = 2500  # a single outlying row in a minibatch kicks a learned noise level
@@ -157,7 +141,7 @@ class BayesianMLPRegressor(RegressorMixin, MixturePredictions, StreamingMLP):  #
         return FixedNoise(tuple(relative.tolist()))
 
     def _model_message(self, settings: Settings, rows: TrainingRows) -> str | None:
-        """Return what to say of learned noise beyond the spread of the targets, or as large or almost 0 at a temperature below 1."""
+        """Return what to say of learned noise beyond the spread of the targets, or as large or almost 0 below temperature 1."""
         known = isinstance(self._likelihood, FixedNoise) or rows.n_data < LEAST_DATA
         if known or not (self._y_scaling.scale.any() and self.normalize_y):
             return None

@@ -107,7 +107,8 @@ def cold_prior_message(settings: Settings, temperature: float | None) -> str | N
         return None
     return (
         f"prior={prior!r} at effective temperature {temperature:.3g}: below 1 this prior draws all weights towards 0, where little "
-        f"is learned from X. Use temperature={settings.temperature / temperature:.3g}, the posterior itself, or prior='fan_in_normal'."
+        f"is learned from X. Use temperature={settings.temperature / temperature:.3g}, the posterior itself, or "
+        "prior='fan_in_normal'."
     )
 
 

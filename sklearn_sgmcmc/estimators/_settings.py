@@ -7,7 +7,7 @@ import math
 import numbers
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -19,6 +19,8 @@ from sklearn_sgmcmc._parameters import Parameters
 from sklearn_sgmcmc.network import ACTIVATIONS
 from sklearn_sgmcmc.priors import PRIORS, Normal, Prior
 from sklearn_sgmcmc.samplers._base import LARGEST, Sampler
+from sklearn_sgmcmc.samplers.kinetic import SGHMC
+from sklearn_sgmcmc.samplers.microcanonical import MCLMC
 from sklearn_sgmcmc.samplers.registry import SAMPLERS
 from sklearn_sgmcmc.schedules import SCHEDULES, Constant, Schedule
 
@@ -28,6 +30,9 @@ FEWEST_STEPS, MOST_STEPS = 1000, 20_000
 """Bounds of the steps of ``max_iter=None`` at full batch, which grow with the rows: the posterior of more rows is stiffer ..."""
 MINIBATCH_STEPS = 16_000
 """... and at least this many steps with minibatches."""
+
+LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE, FEWEST_ROWS = 0.3, 0.25, 0.1
+"""sampler="auto" at full batch: largest energy error per sqrt(P), that per (row / parameter), fewest rows / parameter."""
 
 WARM_UP_ROWS = 64
 """Rows per step of the warm-up."""
@@ -44,11 +49,15 @@ Rate = Literal["given", "default", "auto"]
 """Whose the learning rate is: the user's, the sampler's capped by curvature, or that which the run finds."""
 
 
-class Automatic(NamedTuple):
-    """What sampler="auto" stands for: ``full_batch`` makes a sampler for a number of rows per parameter."""
+def _at_full_batch(rows_per_parameter: float) -> Sampler:
+    """Return what sampler="auto" is at full batch.
 
-    full_batch: Callable[[float], Sampler]
-    minibatch: Sampler
+    The energy error of a microcanonical step is shared by all parameters, and where rows decide on few of them it heats the rows:
+    noise levels grow. So it is held down in proportion, until such steps would be too short to be of use.
+    """
+    if rows_per_parameter < FEWEST_ROWS:
+        return SGHMC()
+    return MCLMC(energy_error=min(LARGEST_ENERGY_ERROR, ENERGY_ERROR_SHARE * rows_per_parameter), memory=200.0)
 
 
 class Settings(NamedTuple):
@@ -57,7 +66,7 @@ class Settings(NamedTuple):
     hidden: tuple[int, ...]
     activation: str
     sampler: Sampler
-    automatic: Automatic | None
+    automatic: bool
     temperature: float
     learning_rate: float
     rate: Rate
@@ -81,13 +90,13 @@ class Settings(NamedTuple):
         """Return the settings with what sampler="auto" stands for.
 
         The sampler for full batches where nothing stands against it: it needs all rows at every step, a positive temperature
-        throughout, a smooth prior, no bias factor, and to choose its step.
+        throughout, a smooth prior, no bias factor, and to choose its step. The estimator's own otherwise.
         """
         steady = isinstance(self.schedule, Constant) and self.temperature > 0 and self.rate == "auto"
         smooth = all(isinstance(prior, Normal) for _, prior in self.prior.phases)
-        if self.automatic is None or not (full_batch and steady and smooth):
+        if not (self.automatic and full_batch and steady and smooth):
             return self
-        sampler = self.automatic.full_batch(rows_per_parameter)
+        sampler = _at_full_batch(rows_per_parameter)
         return self._replace(sampler=sampler, learning_rate=sampler.default_learning_rate)
 
     def n_steps(self, n_rows: int, batch_size: int) -> int:
@@ -128,8 +137,8 @@ class Settings(NamedTuple):
 def resolve(estimator: Any) -> Settings:
     """Check the shared parameters of an estimator and return what they stand for."""
     check_flag("standardize", estimator.standardize)
-    automatic = estimator._automatic if isinstance(estimator.sampler, str) and estimator.sampler == "auto" else None
-    sampler = _sampler(estimator.sampler, automatic.minibatch if automatic else None, estimator.bias_factor)
+    automatic = isinstance(estimator.sampler, str) and estimator.sampler == "auto"
+    sampler = _sampler(estimator.sampler, estimator._automatic if automatic else None, estimator.bias_factor)
     temperature = _temperature(estimator.temperature, sampler)
     rate = _rate(estimator.learning_rate)
     if rate == "given":
@@ -139,7 +148,7 @@ def resolve(estimator: Any) -> Settings:
         hidden=_hidden(estimator.hidden_layer_sizes),
         activation=check_choice("activation", estimator.activation, ACTIVATIONS),
         sampler=sampler,
-        automatic=automatic if estimator.bias_factor is None else None,
+        automatic=automatic and estimator.bias_factor is None,
         temperature=temperature,
         learning_rate=check_real(
             "learning_rate",
