@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Rows, Snapshot
 from sklearn_sgmcmc.network import with_constant
+from sklearn_sgmcmc.threads import exact
 
 TOGETHER = 2**18
 """Numbers of inputs that are scaled at a time where rows are not scaled beforehand: what the second-level cache holds."""
@@ -226,6 +227,7 @@ class LazyRows:
         rows = DenseRows.of_table(table.to(self.device), parts)
         return [rows.take(step) for step in torch.arange(len(numbers), device=self.device).view(index.shape)]
 
+    @exact()
     def _write_scaled(self, numbers: torch.Tensor, table: torch.Tensor) -> None:
         """Write scaled inputs and their constant into the first columns of ``table``."""
         kernel, d = kernels.scaled_rows(), self.x.shape[1]

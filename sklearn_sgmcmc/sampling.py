@@ -73,7 +73,7 @@ class FunctionPotential:
                 f"gradient returned {_described(gradient)} for theta of shape {tuple(theta.shape)}: "
                 "it must return a floating-point tensor of that shape."
             )
-        return gradient.to(theta.dtype)
+        return gradient.to(theta.dtype, copy=True)  # the function may write its next result over this one
 
     def value_and_grad(self, theta: Theta) -> tuple[PerChain, Theta]:
         """Return both."""

@@ -62,14 +62,28 @@ def flushed() -> Iterator[None]:
 
     An optimiser brings a weight there that the prior alone pulls, that of a column without variation or of a unit that never fires.
     """
-    if sys.float_info.min / 2 == 0.0:  # it is the caller's wish already
+    with _flush_denormal(True):
+        yield
+
+
+@contextmanager
+def exact() -> Iterator[None]:
+    """Take numbers below the normal range for what they are on this thread for a while: data may be of that size."""
+    with _flush_denormal(False):
+        yield
+
+
+@contextmanager
+def _flush_denormal(wanted: bool) -> Iterator[None]:
+    before = sys.float_info.min / 2 == 0.0
+    if before == wanted:
         yield
         return
-    torch.set_flush_denormal(True)
+    torch.set_flush_denormal(wanted)
     try:
         yield
     finally:
-        torch.set_flush_denormal(False)
+        torch.set_flush_denormal(before)
 
 
 def _set_here(n_threads: int) -> None:

@@ -143,6 +143,13 @@ def test_classification_takes_mclmc_as_well_and_else_a_cold_msgld_and_says_so(pa
     assert model.effective_temperature_ == temperature
 
 
+@pytest.mark.parametrize(("n_columns", "full"), [(1300, True), (1400, False)])
+def test_wide_tables_are_taken_in_minibatches(n_columns, full):
+    wide = np.random.RandomState(0).randn(100, n_columns)
+    model = BayesianMLPRegressor((2,), max_iter=1, warm_up=0, n_draws=1, random_state=0).fit(wide, wide[:, 0])
+    assert (model.n_steps_ == 1) == full
+
+
 def test_auto_has_no_bias_term():
     with pytest.raises(ValueError, match=r"bias_factor=1\.0 needs a sampler with a bias term, and sampler='auto' has none"):
         BayesianMLPRegressor(bias_factor=1.0, **FAST).fit(X, Y)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from sklearn_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 
@@ -65,6 +66,13 @@ def test_units_in_which_numbers_lose_digits_give_nearly_the_same_model():
     X, y = problem()
     one, two = fit(X, y), fit(X * 1e-310, y * 1e-310)
     np.testing.assert_allclose(two.predict(X * 1e-310) / 1e-310, one.predict(X), atol=1e-5 * y.std())
+
+
+def test_subnormal_columns_of_a_sparse_matrix_are_scaled_as_those_of_a_dense_one():
+    """A sparse matrix is scaled during the run, in which other numbers of this size are 0."""
+    X, y = problem()
+    one, two = (fit(rows, y, batch_size=16) for rows in (X * 1e-310, scipy.sparse.csr_matrix(X * 1e-310)))
+    np.testing.assert_array_equal(one.draws_, two.draws_)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

@@ -336,12 +336,33 @@ def test_a_compiler_that_fails_is_no_error(anew, monkeypatch, tmp_path):
 
 
 @needs_kernel
-def test_a_damaged_library_is_no_error(anew, monkeypatch, tmp_path):
+def test_a_damaged_library_is_compiled_anew(anew, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    library = _library.library("network", "float")
-    library.write_bytes(b"not a library")
-    assert kernels.network(torch.float32) is None
-    assert "torch computes" in kernels.status()
+    library = _library.library("velocity", "float")
+    library.write_bytes(b"")
+    assert kernels.velocity(torch.float32) is not None
+    assert library.stat().st_size > 0
+
+
+@needs_kernel
+def test_a_user_without_a_home_gets_libraries_for_this_process(anew, monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(_library.Path, "home", no_home)
+    assert kernels.velocity(torch.float32) is not None
+
+
+@needs_kernel
+def test_kernels_stay_on_the_cpu_whatever_the_default_device(anew):
+    u, gradient, time = unit_velocities(torch.float32, 5)
+    with torch.device("meta"):
+        assert kernels.velocity(torch.float32) is not None
+        assert kernels.network(torch.float32) is not None
+        velocity, change = kernels.velocity(torch.float32).kick(u, gradient, time)
+    assert velocity.device.type == change.device.type == "cpu"
 
 
 @needs_kernel

@@ -6,10 +6,12 @@ import scipy.integrate
 import torch
 from laws import Quadratic
 
+from sklearn_sgmcmc import kernels
 from sklearn_sgmcmc._typing import Control
 from sklearn_sgmcmc.noise import BlockNoise, noise_generators
 from sklearn_sgmcmc.samplers import MCLMC
 from sklearn_sgmcmc.samplers.microcanonical import kick
+from sklearn_sgmcmc.sampling import sample
 
 CPU = torch.device("cpu")
 
@@ -58,11 +60,38 @@ def test_strong_kick_turns_downhill_without_overflow():
     assert torch.isfinite(change).all()
 
 
-def test_kick_without_force_does_nothing():
+@pytest.mark.parametrize("size", [0.0, 1e-310, 1e-200, 1e-100])
+def test_kick_without_force_does_nothing(size):
     u, g = vectors(3)
-    turned, change = kick(u, 0 * g, 1.0, 1.0)
+    turned, change = kick(u, size * g, 1.0, 1.0)
     torch.testing.assert_close(turned, u)
     torch.testing.assert_close(change, torch.zeros_like(change), atol=1e-15, rtol=0)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kick_straight_against_the_force_keeps_the_length(dtype, compiled, monkeypatch):
+    """There u stands still, unstably: weak kicks leave it, and what strong ones make of its rounding has length one as well."""
+    if not compiled:
+        monkeypatch.setattr(kernels, "velocity", lambda dtype: None)
+    P = 4
+    u = torch.nn.functional.normalize(vectors(4)[0], dim=1).to(dtype)
+    for d in (0.01, 1.0, 5.0, 10.0, 20.0, 50.0, 400.0, 1e4):
+        turned, change = kick(u, 7.0 * u, d * (P - 1) / 7.0, 1.0)
+        lengths = turned.double().norm(dim=1)
+        torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=0, atol=2e-6)
+        assert torch.isfinite(change).all()
+        if d <= 1.0:
+            torch.testing.assert_close(turned, u, rtol=0, atol=1e-5)
+            torch.testing.assert_close(change, torch.full_like(change, -d * (P - 1)), rtol=1e-5, atol=0)
+
+
+def test_chain_in_a_well_far_too_steep_for_its_step_stays_finite():
+    """Strong kicks straight downhill, and over the bottom: the next force points straight back."""
+    theta = torch.randn(32, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * torch.tensor([0.1, 1.0])
+    sampler = MCLMC(energy_error=None)
+    draws = sample(lambda x: 0.5 * (100 * x[:, 0] ** 2 + x[:, 1] ** 2), theta, sampler=sampler, step_size=1.0, n_steps=2000)
+    assert draws.values.abs().max() < 1e4
 
 
 class Quartic(Quadratic):

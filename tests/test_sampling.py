@@ -63,6 +63,18 @@ def test_a_grid_of_hyperparameters_is_just_more_chains():
             assert torch.equal(alone.values, together.values[:, :4])
 
 
+@pytest.mark.parametrize("name", ["mclmc", "mala", "nr_sgld"])
+def test_a_gradient_may_be_written_over_the_last_one(name):
+    scales, buffer = torch.tensor([1.0, 0.1, 3.0], dtype=torch.float64), torch.empty(8, 3, dtype=torch.float64)
+
+    def draws(gradient):
+        theta0 = torch.ones(8, 3, dtype=torch.float64) * scales
+        potential = lambda x: 0.5 * (x / scales).square().sum(1)  # noqa: E731
+        return sample(potential, theta0, sampler=name, step_size=1e-3, n_steps=200, gradient=gradient).values
+
+    assert torch.equal(draws(lambda x: torch.div(x, scales**2, out=buffer)), draws(lambda x: x / scales**2))
+
+
 def test_temperature_scales_the_variance():
     tau = torch.tensor([0.25, 1.0, 4.0], dtype=torch.float64).repeat_interleave(400)[:, None]
     draws = sample(gaussian, start(1200), sampler="sghmc", step_size=0.02, temperature=tau, n_steps=1500, n_draws=10)

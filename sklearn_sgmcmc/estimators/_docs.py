@@ -53,8 +53,8 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     n_chains : int >= 1, default 4
         Independent chains, computed as one batch.
     batch_size : int >= 1 or "auto", default "auto"
-        Rows per step. "auto" takes all rows if at most 1,000 of at most 20,000 are distinct (2,500 of 50,000 for regression), and
-        64 otherwise.
+        Rows per step. "auto" takes all rows if at most 1,000 of at most 20,000 are distinct (2,500 of 50,000 for regression), of
+        at most 131,072 numbers in all, and 64 otherwise.
     prior : str or Prior, default "hierarchical_normal" (regression) or "fan_in_normal" (classification)
         Prior of weights and biases: "hierarchical_normal" (one standard deviation per layer, learned from the data),
         "fan_in_normal" (N(0, 1), narrower for weights of layers of more than 64 inputs), "normal", "laplace", "student_t",

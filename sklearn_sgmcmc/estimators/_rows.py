@@ -23,6 +23,8 @@ CANONICAL_ELEMENTS = 20_000_000
 """Rows times columns up to which rows are sorted and merged (160 MB in float64)."""
 CANONICAL_REPEATS = 20
 """Rows per row of a full batch up to which it is worth looking whether few enough of them are distinct."""
+FULL_BATCH_ELEMENTS = 2**17
+"""Rows times columns of a full batch that is not asked for: beyond, steps on all rows cost many times those on minibatches."""
 COPY_BYTES = 2**25
 """Size of the scaled copy up to which rows are scaled once; beyond, batch by batch."""
 CHUNK, CHUNK_ELEMENTS = 4096, 2**22
@@ -104,7 +106,7 @@ def training_rows(
 ) -> TrainingRows:
     """Drop rows of weight zero; at full batch, sort the rest and merge identical rows.
 
-    ``batch_size`` None is full batch up to ``full_batch_rows`` distinct rows.
+    ``batch_size`` None is full batch up to ``full_batch_rows`` distinct rows of ``FULL_BATCH_ELEMENTS`` numbers in all.
     At full batch a row of weight k and k copies of it are then the same data bit for bit, and row order does not matter.
     """
     keep = weight > 0
@@ -114,7 +116,8 @@ def training_rows(
     largest = full_batch_rows if batch_size is None else batch_size
     if n_rows <= CANONICAL_REPEATS * largest and n_rows * x.shape[1] <= CANONICAL_ELEMENTS:
         canonical = _canonical(dense_rows(x, slice(None)).astype(np.float64), target, weight)
-        if len(canonical[2]) <= largest:
+        few = batch_size is not None or canonical[0].size <= FULL_BATCH_ELEMENTS
+        if len(canonical[2]) <= largest and few:
             return TrainingRows(*canonical, batch_size=len(canonical[2]))
     if batch_size is None:
         batch_size = MINIBATCH_ROWS

@@ -104,7 +104,8 @@ def _checked(make: Callable[[], Kernel], agrees: Callable[[Kernel], bool]) -> Ke
         found = make()
     except (OSError, subprocess.SubprocessError, AttributeError):
         return None
-    return found if agrees(found) else None
+    with torch.device("cpu"):  # whatever the caller's default device
+        return found if agrees(found) else None
 
 
 @lru_cache(maxsize=len(REALS))
@@ -115,6 +116,8 @@ def _load_network(dtype: torch.dtype) -> tuple[Network | None, str]:
         return None, f"torch computes the layers: {error}."
     except (OSError, subprocess.SubprocessError, AttributeError) as error:
         return None, f"torch computes the layers: no kernel could be compiled ({error})."
-    if not _network.agrees(kernel, dtype):
+    with torch.device("cpu"):
+        agrees = _network.agrees(kernel, dtype)
+    if not agrees:
         return None, "torch computes the layers: the compiled kernel gave other numbers than torch."
     return kernel, f"A compiled kernel computes small networks; vectors of {kernel.lanes} numbers in float32."

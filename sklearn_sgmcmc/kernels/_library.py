@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -9,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -32,7 +34,12 @@ def compiled(name: str, real: str) -> ctypes.CDLL:
     """
     if os.environ.get(SWITCH, "1") == "0":
         raise CompilationSwitchedOffError(f"{SWITCH}=0")
-    return ctypes.CDLL(str(library(name, real)))
+    made = library(name, real)
+    try:
+        return ctypes.CDLL(str(made))
+    except OSError:  # a full disk may have cut the file short
+        made.unlink(missing_ok=True)
+        return ctypes.CDLL(str(library(name, real)))
 
 
 def library(name: str, real: str) -> Path:
@@ -45,8 +52,12 @@ def library(name: str, real: str) -> Path:
     source = HERE / f"{name}.c"
     texts = [source.read_bytes(), *(header.read_bytes() for header in sorted(HERE.glob("*.h")))]
     key = hashlib.sha256(b"\0".join([*texts, compiler.encode(), " ".join(FLAGS).encode(), _processor().encode()])).hexdigest()[:16]
-    folder = _cache()
-    made = folder / f"{name}-{real}-{key}.so"
+    file = f"{name}-{real}-{key}.so"
+    cache = _cache()
+    if cache is not None and os.access(cache / file, os.R_OK):  # the cache of an image may be read-only
+        return cache / file
+    folder = cache if cache is not None and _writable(cache) else _of_this_process()
+    made = folder / file
     if not made.exists():
         with tempfile.TemporaryDirectory(dir=folder) as aside:  # another process may be compiling the same: the rename is atomic
             new = Path(aside) / made.name
@@ -56,17 +67,31 @@ def library(name: str, real: str) -> Path:
     return made
 
 
-def _cache() -> Path:
-    """Return a folder of this user alone for compiled files."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
-    folder = Path(base) / "sklearn_sgmcmc"
+def _cache() -> Path | None:
+    """Return the folder of this user alone for compiled files, None if the user has no home."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return Path(base) / "sklearn_sgmcmc"
+
+
+def _writable(folder: Path) -> bool:
+    """Return whether a folder is there, or could be made, and may be written to."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
+        return os.access(folder, os.W_OK)
     except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="sklearn_sgmcmc-"))
+        return False
+
+
+@lru_cache(maxsize=1)
+def _of_this_process() -> Path:
+    """Return a folder for compiled files that goes when the process ends."""
+    folder = tempfile.mkdtemp(prefix="sklearn_sgmcmc-")
+    owner = os.getpid()
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)  # not by a fork
+    return Path(folder)
 
 
 def _processor() -> str:

@@ -157,8 +157,8 @@ class Network:
         """
         if len(laws) not in (1, len(theta)):
             raise ValueError(f"{len(theta)} chains of parameters do not fit the laws of {len(laws)}.")
-        value = torch.empty(len(theta), dtype=torch.float64)
-        precision = torch.empty(theta.shape, dtype=theta.dtype)
+        value = torch.empty(len(theta), dtype=torch.float64, device="cpu")
+        precision = torch.empty(theta.shape, dtype=theta.dtype, device="cpu")
         runs = len(group), starts.data_ptr(), group.data_ptr(), laws.shape[1] // 3
         own = laws.shape[1] if len(laws) > 1 else 0
         made = value.data_ptr(), precision.data_ptr()

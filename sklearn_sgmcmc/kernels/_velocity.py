@@ -23,7 +23,7 @@ class Velocity:
         Time is float64 and contiguous; P >= 2.
         """
         gradient = gradient if gradient.stride(1) == 1 else gradient.contiguous()
-        made, change = torch.empty(u.shape, dtype=u.dtype), torch.empty(len(u), 1, dtype=torch.float64)
+        made, change = torch.empty_like(u), torch.empty(len(u), 1, dtype=torch.float64, device="cpu")
         whence = (u.data_ptr(), u.stride(0), gradient.data_ptr(), gradient.stride(0), time.data_ptr())
         self._kick(*u.shape, *whence, made.data_ptr(), change.data_ptr())
         return made, change

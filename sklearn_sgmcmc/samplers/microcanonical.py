@@ -16,6 +16,10 @@ FASTEST_GROWTH, FASTEST_CUT = 1.1, 0.5
 """Bounds of the factor by which a step size changes from one step to the next."""
 HUGE, HUGE_SHARE = 50.0, 0.2
 """A move whose energy changes by more nats than these, the second per parameter, is taken back while the step adapts."""
+WEAKEST, LEAST_SUM = {torch.float32: 1e-36, torch.float64: 1e-150}, 1e-32
+"""Forces taken for none: their squares underflow, or their inverse does not fit into the dtype; least 1 + c of a kick."""
+AGAINST = -0.999
+"""c from which on a direction counts as one straight against the force."""
 FORGET = 0.99
 """Memory of the mean squared energy error while the step adapts: a hundred steps."""
 
@@ -134,16 +138,21 @@ def kick(u: Theta, gradient: Theta, time: Coefficient, temperature: Coefficient)
     P, compiled = u.shape[1], _compiled(u)
     if compiled is not None:
         over = time / temperature
-        return compiled.kick(
-            u, gradient, over if isinstance(over, torch.Tensor) else torch.full((len(u), 1), over, dtype=torch.float64)
-        )
-    length = _norm(gradient).clamp_min(1e-300)  # without force c = 0 and q = 1
-    d = time * length / (temperature * (P - 1))
-    c = (gradient * u).sum(dim=1, keepdim=True, dtype=torch.float64) / -length
+        of_chains = over if isinstance(over, torch.Tensor) else torch.full((len(u), 1), over, dtype=torch.float64, device="cpu")
+        return compiled.kick(u, gradient, of_chains)
+    force = _norm(gradient)
+    length = torch.where(force < WEAKEST[u.dtype], 1.0, force)  # without force c = 0 and q = 1
+    d = time * force / (temperature * (P - 1))
+    c = ((gradient * u).sum(dim=1, keepdim=True, dtype=torch.float64) / -length).clamp_min(-1.0)
     q = torch.exp(-d)
-    norm = 1.0 + c + (1.0 - c) * q * q  # of e (1 - q)(1 + q + c (1 - q)) + 2 q u
-    along = (1.0 - q) * (1.0 + q + c * (1.0 - q)) / (-length * norm)
-    turned = add_scaled(scale(2.0 * q / norm, u), along, gradient)
+    against = c <= AGAINST  # there 1 + c is lost to rounding: it is taken from p = u - c e, whose square it is
+    p = add_scaled(u, c / length, gradient)
+    sum_ = torch.where(against, (_norm(p).square() / (1.0 - c)).clamp_min(LEAST_SUM), 1.0 + c)
+    norm = sum_ + (2.0 - sum_) * q * q  # of e (1 - q)(1 + q + c (1 - q)) + 2 q u
+    of_u = (1.0 - q) * (1.0 + q + c * (1.0 - q)) / (-length * norm)
+    of_p = (sum_ - (2.0 - sum_) * q * q) / (-length * norm)
+    turned = add_scaled(scale(2.0 * q / norm, torch.where(against, p, u)), torch.where(against, of_p, of_u), gradient)
+    turned = torch.where(against, _unit(turned), turned)  # p is at right angles to e but for its rounding
     return turned, (P - 1) * (d - math.log(2.0) + torch.log(norm))
 
 
