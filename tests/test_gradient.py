@@ -1,5 +1,7 @@
 """The hand-written gradient equals automatic differentiation."""
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 import torch
@@ -119,6 +121,26 @@ def test_minibatch_gradient_is_unbiased_over_all_batches():
     assert torch.allclose(torch.stack(pairs).mean(0), grad(list(range(6))), atol=1e-12)
 
 
+HVP = 1
+"""Its place among the numbers that are compared: with several vectors per chain a chain lies elsewhere in a larger batch."""
+
+
+@lru_cache(maxsize=2)
+def products_depend_on_the_place(dtype):
+    """Return whether a matrix product's bits depend on its place in a batch, and so in memory: MKL's do on processors of AMD."""
+    generator = torch.Generator().manual_seed(0)
+    for inner, columns in ((31, 30), (30, 31)):
+        a, b = (torch.randn(18, n, generator=generator, dtype=dtype) for n in (inner, 1173))
+        for chosen in (slice(9, 13), slice(5, 13), slice(1, 17)):
+            some, whole = (
+                torch.bmm(left[:, None], right.as_strided((len(right), inner, columns), (1173, columns, 1)))
+                for left, right in ((a[chosen].clone(), b[chosen].clone()), (a, b))
+            )
+            if not torch.equal(some, whole[chosen]):
+                return True
+    return False
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n_rows", [1, 5, 64, 77])
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda x: f"{type(x).__name__}{x.n_outputs}")
@@ -135,5 +157,9 @@ def test_bits_of_a_chain_do_not_depend_on_its_company(activation, dtype, n_rows,
 
         together = numbers(slice(0, 9))
         for part in (slice(0, 1), slice(0, 2), slice(0, 4), slice(4, 8), slice(8, 9)):
-            for alone, all_of_them in zip(numbers(part), together, strict=True):
-                assert torch.equal(alone, all_of_them[part])
+            for number, (alone, all_of_them) in enumerate(zip(numbers(part), together, strict=True)):
+                if number == HVP and products_depend_on_the_place(dtype):
+                    rounding = 100 * torch.finfo(dtype).eps * float(all_of_them.abs().max())
+                    torch.testing.assert_close(alone, all_of_them[part], rtol=0, atol=rounding)
+                else:
+                    assert torch.equal(alone, all_of_them[part])

@@ -11,8 +11,8 @@ ROOT = Path(sklearn_sgmcmc.__file__).parent
 NAME = "sklearn_sgmcmc"
 
 RANKS = [
-    {"_typing", "_parameters", "_checks", "_digest", "_modules", "kernels"},
-    {"samplers", "schedules", "priors", "likelihoods", "network", "batches", "noise", "step_control", "threads", "checkpoint"},
+    {"_typing", "_parameters", "_checks", "_digest", "_modules", "kernels", "threads"},
+    {"samplers", "schedules", "priors", "likelihoods", "network", "batches", "noise", "step_control", "checkpoint"},
     {"posterior", "draws"},
     {"engine", "chains", "predictive"},
     {"sampling", "diagnostics", "pooling"},

@@ -125,7 +125,7 @@ def test_skops_is_asked_to_trust_the_estimator_its_sampler_and_what_was_passed(n
 def test_a_pipeline_around_a_model_adds_nothing_to_trust():
     pipe = make_pipeline(StandardScaler(), MODELS["classes"]).fit(X, Y > 0)
     found = skops.io.get_untrusted_types(data=skops.io.dumps(pipe))
-    assert found == ["sklearn_sgmcmc.BayesianMLPClassifier", "sklearn_sgmcmc.samplers.drift.MSGLD"]
+    assert found == ["sklearn_sgmcmc.BayesianMLPClassifier", "sklearn_sgmcmc.samplers.microcanonical.MCLMC"]
 
 
 class Recorder(pickle.Unpickler):

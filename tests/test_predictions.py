@@ -230,7 +230,12 @@ def test_optimisers_keep_the_last_state_of_each_chain():
 
 @pytest.mark.parametrize(
     ("params", "expected"),
-    [({}, 0.5), ({"sampler": "sgld"}, 1.0), ({"sampler": "msgld", "bias_factor": 3, "temperature": 0.8}, 0.2)],
+    [
+        ({}, 1.0),
+        ({"sampler": "msgld"}, 0.5),
+        ({"sampler": "sgld"}, 1.0),
+        ({"sampler": "msgld", "bias_factor": 3, "temperature": 0.8}, 0.2),
+    ],
 )
 def test_effective_temperature(params, expected):
     assert BayesianMLPClassifier(**(FAST | params)).fit(X, LABEL).effective_temperature_ == pytest.approx(expected)

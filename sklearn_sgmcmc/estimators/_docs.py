@@ -12,11 +12,11 @@ hidden_layer_sizes : int or sequence of int, default (50,)
     activation : str, default "relu"
         "relu", "tanh", "logistic", "identity", "silu" or "gelu".
     sampler : str or Sampler, default "auto"
-        "auto" is, for regression, ``MCLMC(energy_error=min(0.3, N / (4 P)), memory=200)`` at full batch with N rows and P network
-        parameters, unless N < P / 10, a given learning rate or bias factor, temperature 0, a prior that is not normal or a schedule
-        other than "constant" stands against it, and "sghmc" otherwise; for classification it is "msgld". ``sampler_`` tells
-        which. By name: "sgld", "mala", "psgld",
-        "sgrld", "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "santa", "nr_sgld",
+        "auto" is ``MCLMC(energy_error=min(0.3, N / (4 P)), memory=200)`` at full batch with N rows and P network parameters, or
+        "sghmc" if N < P / 10, unless a given learning rate or bias factor, temperature 0, a prior that is not normal or a schedule
+        other than "constant" stands against it; otherwise it is "sghmc" for regression and "msgld" for classification.
+        ``sampler_`` tells which. By name: "sgld", "mala", "psgld", "sgrld",
+        "sghmc", "baoab", "sgnht", "msgnht", "msgld", "asgld", "adamax_sgld", "adadelta_sgld", "santa", "nr_sgld",
         "nr_sgld_hessian", "nr_sgld_spsa", "nr_sgld_spsa2", "mclmc" (of shorter steps, nearer to the posterior), or the optimisers
         "sgd" and "adam" (a deep ensemble: the last state of each chain is kept). The fields of a Sampler object can be searched as
         ``sampler__friction``.
@@ -24,9 +24,10 @@ hidden_layer_sizes : int or sequence of int, default (50,)
         Weight a of the adaptive drift, dimensionless; for "asgld" and its kin in units of N. 0 is plain SGLD bit for bit, and is
         accepted by every sampler. None is the sampler's own (1 for "msgld", 0.01 for "asgld").
     temperature : float >= 0 or None, default None
-        The target is the posterior to the power 1 / temperature. None is 1. For a biased sampler (printed
-        MSGLD, that of a classifier with sampler="auto") it sets the injected noise; ``effective_temperature_`` tells what is
-        sampled. Predictions use the untempered likelihood.
+        The target is the posterior to the power 1 / temperature. None is 1. For a biased sampler (printed MSGLD, that of a
+        classifier with minibatches and sampler="auto") it sets the injected noise; ``effective_temperature_`` tells what is
+        sampled. Predictions use the untempered likelihood. Below 1 the hierarchical prior and a learned noise level may
+        collapse; ``fit`` then warns.
     learning_rate : float > 0, "auto" or None, default "auto"
         Step on the mean loss: the step size is learning_rate / N, N the total weight of the training rows. "auto" finds the longest
         safe one of each chain during burn-in and freezes it before the first kept draw: "mclmc" the one with its energy error;
