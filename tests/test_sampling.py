@@ -67,9 +67,11 @@ def test_a_grid_of_hyperparameters_is_just_more_chains():
 def test_a_gradient_may_be_written_over_the_last_one(name):
     scales, buffer = torch.tensor([1.0, 0.1, 3.0], dtype=torch.float64), torch.empty(8, 3, dtype=torch.float64)
 
+    def potential(x):
+        return 0.5 * (x / scales).square().sum(1)
+
     def draws(gradient):
         theta0 = torch.ones(8, 3, dtype=torch.float64) * scales
-        potential = lambda x: 0.5 * (x / scales).square().sum(1)  # noqa: E731
         return sample(potential, theta0, sampler=name, step_size=1e-3, n_steps=200, gradient=gradient).values
 
     assert torch.equal(draws(lambda x: torch.div(x, scales**2, out=buffer)), draws(lambda x: x / scales**2))
